@@ -1,0 +1,1 @@
+//! An in-memory network for tests (to come).
