@@ -1,1 +1,31 @@
-//! placeholder
+//! Collective operations between processes, over encrypted QUIC.
+//!
+//! A program of several processes ("ranks") joins a group and then works on it:
+//!
+//! ```no_run
+//! use nexar_collectives::{Communicator, ReduceOp};
+//!
+//! #[tokio::main]
+//! async fn main() -> nexar_collectives::Result<()> {
+//!     let comm = Communicator::from_env().await?;
+//!     let mut grads = vec![comm.rank() as f32; 1 << 20];
+//!     comm.all_reduce(&mut grads, ReduceOp::Sum).await?;
+//!     comm.shutdown().await
+//! }
+//! ```
+//!
+//! See [`Communicator`] for the operations and [`Communicator::from_env`] for the environment.
+#![warn(missing_docs)]
+
+mod communicator;
+mod engine;
+mod schedule;
+
+pub use communicator::{Builder, Communicator, Rank, SeedRole};
+pub use nexar_core::{
+    Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError, OperationError,
+    ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16, membership,
+    transport,
+};
+pub use nexar_device::{CpuAdapter, DeviceAdapter};
+pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

@@ -1,5 +1,6 @@
 //! Element types that travel through messages and collectives.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use half::{bf16, f16};
@@ -7,7 +8,7 @@ pub use half::{bf16, f16};
 /// The element type of a buffer, as it is named on the wire.
 ///
 /// The discriminants are part of the wire format and never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum DataType {
@@ -96,7 +97,10 @@ impl DataType {
 
     /// Whether this is one of the four floating-point types.
     pub const fn is_float(self) -> bool {
-        matches!(self, DataType::F32 | DataType::F64 | DataType::F16 | DataType::Bf16)
+        matches!(
+            self,
+            DataType::F32 | DataType::F64 | DataType::F16 | DataType::Bf16
+        )
     }
 
     /// Whether this is one of the eight integer types (bool is not one).
@@ -115,11 +119,14 @@ impl std::str::FromStr for DataType {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|t| t.name() == name).ok_or_else(|| UnknownName {
-            kind: "data type",
-            name: name.to_owned(),
-            expected: Self::ALL.map(DataType::name).join(", "),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|t| t.name() == name)
+            .ok_or_else(|| UnknownName {
+                kind: "data type",
+                name: name.to_owned(),
+                expected: Self::ALL.map(DataType::name).join(", "),
+            })
     }
 }
 

@@ -2,9 +2,22 @@
 //! membership. It knows no particular network stack and no device.
 #![warn(missing_docs)]
 
+mod call;
+mod config;
 mod dtype;
+mod error;
+pub mod membership;
+pub mod mesh;
 mod op;
+pub mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transport;
+pub mod wire;
 
+pub use call::{Call, Collective};
+pub use config::TimeLimits;
 pub use dtype::{DataType, Element, UnknownName, as_bytes_mut, bf16, f16};
+pub use error::{ConfigError, Error, Failure, JoinError, OperationError, RefuseReason, Result};
+pub use mesh::Mesh;
 pub use op::{ReduceOp, UnsupportedReduction};

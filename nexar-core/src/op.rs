@@ -1,12 +1,13 @@
 //! Reductions.
 
 use crate::dtype::{DataType, UnknownName};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How a reduction combines the elements of all ranks.
 ///
 /// The discriminants are part of the wire format and never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -104,7 +105,11 @@ pub struct UnsupportedReduction {
 impl ReduceOp {
     /// An error where this reduction is not defined for elements of `dtype`.
     pub const fn check(self, dtype: DataType) -> Result<(), UnsupportedReduction> {
-        if self.supports(dtype) { Ok(()) } else { Err(UnsupportedReduction { op: self, dtype }) }
+        if self.supports(dtype) {
+            Ok(())
+        } else {
+            Err(UnsupportedReduction { op: self, dtype })
+        }
     }
 }
 
@@ -118,11 +123,14 @@ impl std::str::FromStr for ReduceOp {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|op| op.name() == name).ok_or_else(|| UnknownName {
-            kind: "reduction",
-            name: name.to_owned(),
-            expected: Self::ALL.map(ReduceOp::name).join(", "),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|op| op.name() == name)
+            .ok_or_else(|| UnknownName {
+                kind: "reduction",
+                name: name.to_owned(),
+                expected: Self::ALL.map(ReduceOp::name).join(", "),
+            })
     }
 }
 
@@ -142,7 +150,12 @@ mod tests {
 
     #[test]
     fn bool_and_floats_know_their_operations() {
-        let known = |t| ReduceOp::ALL.into_iter().filter(|op| op.supports(t)).count();
+        let known = |t| {
+            ReduceOp::ALL
+                .into_iter()
+                .filter(|op| op.supports(t))
+                .count()
+        };
         assert_eq!(known(DataType::F16), 5);
         assert_eq!(known(DataType::Bool), 8);
         assert_eq!(known(DataType::U64), 11);

@@ -1,1 +1,27 @@
-//! placeholder
+//! Where tensors live and how they are reduced.
+//!
+//! - [`DeviceAdapter`]: how the host reaches a [`Region`] of memory. [`CpuAdapter`] gives a direct view
+//!   without a copy; an adapter for an accelerator copies piece by piece through staging slots, with an
+//!   in-order [`ExecutionQueue`].
+//! - [`reduce`]: vectorised reductions over bytes, for all element types and operations.
+//!
+//! ```
+//! use nexar_core::{DataType, Element, ReduceOp};
+//! use nexar_device::reduce::{self, Order};
+//!
+//! let mut acc = i32::as_bytes(&[1, -5, 7]).to_vec();
+//! let incoming = i32::as_bytes(&[3, -9, 2]);
+//! reduce::reduce(DataType::I32, ReduceOp::Max, &mut acc, incoming, Order::AccFirst)?;
+//! assert_eq!(acc, i32::as_bytes(&[3, -5, 7]));
+//! # Ok::<(), reduce::ReduceError>(())
+//! ```
+#![warn(missing_docs)]
+
+mod adapter;
+mod cpu;
+pub mod reduce;
+mod region;
+
+pub use adapter::{Access, DeviceAdapter, DeviceError, ExecutionQueue};
+pub use cpu::CpuAdapter;
+pub use region::{HostView, Region};

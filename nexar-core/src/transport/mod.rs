@@ -36,7 +36,10 @@ pub struct Capabilities {
 impl Capabilities {
     /// The given capabilities.
     pub const fn new(stream_priorities: bool, authenticated: bool) -> Self {
-        Capabilities { stream_priorities, authenticated }
+        Capabilities {
+            stream_priorities,
+            authenticated,
+        }
     }
 }
 
@@ -80,6 +83,9 @@ pub trait Transport: Send + Sync + 'static {
     /// What this transport can do.
     fn capabilities(&self) -> Capabilities;
 
+    /// Who this endpoint proves to be.
+    fn identity(&self) -> &PeerId;
+
     /// The address on which this endpoint is reached, with the port that was really bound.
     fn local_addr(&self) -> SocketAddr;
 
@@ -106,7 +112,9 @@ pub trait Transport: Send + Sync + 'static {
     fn accept(&self) -> impl Future<Output = Option<NewConnection<Self::Connection>>> + Send;
 
     /// Closes the endpoint and all its connections at once with `code` and `reason`, and waits until
-    /// the peers have been told. Data that has not been acknowledged is lost.
+    /// the peers have been told, for a bounded time. Data that has not been acknowledged is lost.
+    ///
+    /// It may end the runtime of [`background`](Self::background), so it is awaited elsewhere.
     fn close(&self, code: u64, reason: &str) -> impl Future<Output = ()> + Send;
 
     /// The runtime on which this transport runs its own background work. Code above spawns its
@@ -182,9 +190,7 @@ pub trait UniAcceptor: Send + fmt::Debug + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future loses no stream.
-    fn accept(
-        &mut self,
-    ) -> impl Future<Output = Result<Self::RecvStream, ConnectionError>> + Send;
+    fn accept(&mut self) -> impl Future<Output = Result<Self::RecvStream, ConnectionError>> + Send;
 }
 
 /// Yields the bidirectional streams that a peer opens.
@@ -264,7 +270,8 @@ pub trait SendStream: Send + fmt::Debug + 'static {
 
 /// The receiving half of a stream.
 ///
-/// Dropping it tells the peer to stop sending.
+/// Dropping it tells the peer to stop sending. What had arrived in order before the connection was closed
+/// can still be read afterwards.
 pub trait RecvStream: Send + fmt::Debug + 'static {
     /// The next bytes in order, at least one and at most `max` (which is not 0); `None` at the end of
     /// the stream.

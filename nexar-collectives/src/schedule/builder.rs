@@ -1,0 +1,151 @@
+//! What the algorithms share: appending items, and dividing ranges.
+
+use super::{Action, Buffer, Item, ItemId, Schedule, Span, Store};
+use std::ops::Range;
+
+impl Span {
+    pub(super) const fn input(start: usize, len: usize) -> Span {
+        Span {
+            buffer: Buffer::Input,
+            start,
+            len,
+        }
+    }
+
+    pub(super) const fn output(start: usize, len: usize) -> Span {
+        Span {
+            buffer: Buffer::Output,
+            start,
+            len,
+        }
+    }
+
+    pub(super) const fn scratch(start: usize, len: usize) -> Span {
+        Span {
+            buffer: Buffer::Scratch,
+            start,
+            len,
+        }
+    }
+}
+
+/// A schedule under construction.
+///
+/// Each method appends an item and returns its number. An empty span appends nothing and
+/// returns `None`, which is no dependency; so algorithms need no special cases for short vectors.
+pub(super) struct Builder {
+    items: Vec<Item>,
+}
+
+/// No dependency.
+pub(super) const FREE: [Option<ItemId>; 2] = [None, None];
+
+impl Builder {
+    pub(super) fn with_capacity(items: usize) -> Builder {
+        Builder {
+            items: Vec::with_capacity(items),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        to: usize,
+        span: Span,
+        after: [Option<ItemId>; 2],
+    ) -> Option<ItemId> {
+        self.push(span.len, Action::Send { to, span }, after)
+    }
+
+    pub(super) fn recv(
+        &mut self,
+        from: usize,
+        span: Span,
+        store: Store,
+        after: [Option<ItemId>; 2],
+    ) -> Option<ItemId> {
+        self.push(span.len, Action::Recv { from, span, store }, after)
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        from: Span,
+        to: Span,
+        after: [Option<ItemId>; 2],
+    ) -> Option<ItemId> {
+        self.push(from.len, Action::Copy { from, to }, after)
+    }
+
+    fn push(&mut self, len: usize, action: Action, after: [Option<ItemId>; 2]) -> Option<ItemId> {
+        if len == 0 {
+            return None;
+        }
+        // 2^32 items would take some 300 GiB.
+        let id = self.items.len() as ItemId;
+        self.items.push(Item { action, after });
+        Some(id)
+    }
+
+    /// The schedule; `single_site` false, for the algorithm to claim.
+    pub(super) fn finish(self, scratch: usize) -> Schedule {
+        Schedule {
+            items: self.items,
+            scratch,
+            single_site: false,
+        }
+    }
+}
+
+/// A range in `parts` pieces whose lengths differ by at most one, the longer ones first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pieces {
+    start: usize,
+    len: usize,
+    longer: usize,
+}
+
+impl Pieces {
+    pub(super) fn new(range: Range<usize>, parts: usize) -> Pieces {
+        Pieces {
+            start: range.start,
+            len: range.len() / parts,
+            longer: range.len() % parts,
+        }
+    }
+
+    /// Piece `i`, in the output.
+    pub(super) fn output(&self, i: usize) -> Span {
+        let start = self.start + i * self.len + i.min(self.longer);
+        Span::output(start, self.len + usize::from(i < self.longer))
+    }
+}
+
+/// `0..count` in consecutive ranges of `size`, of which the last may be shorter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Blocks {
+    count: usize,
+    size: usize,
+}
+
+impl Blocks {
+    /// A size of 0 counts as 1.
+    pub(super) fn new(count: usize, size: usize) -> Blocks {
+        Blocks {
+            count,
+            size: size.max(1),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count.div_ceil(self.size)
+    }
+
+    /// Block `i`; empty beyond the last one.
+    pub(super) fn get(&self, i: usize) -> Range<usize> {
+        let start = self.count.min(i.saturating_mul(self.size));
+        start..self.count.min(start.saturating_add(self.size))
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.len()).map(move |i| self.get(i))
+    }
+}

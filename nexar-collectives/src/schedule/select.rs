@@ -1,0 +1,513 @@
+//! Which algorithm runs, and with what parameters.
+//!
+//! The choice is a pure function of values that all ranks share, so that they agree without
+//! asking each other.
+
+use super::Operation;
+use nexar_core::Collective;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// The algorithms that can carry out a collective.
+pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
+    use Algorithm::*;
+    match collective {
+        Collective::Barrier => &[Dissemination],
+        Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
+        Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
+        Collective::AllGather | Collective::ReduceScatter => &[Direct, Ring],
+        _ => &[],
+    }
+}
+
+/// A way to carry out a collective operation.
+///
+/// The discriminants are part of the wire format and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Algorithm {
+    Dissemination = 1,
+    Binomial = 2,
+    Chain = 3,
+    ScatterAllGather = 4,
+    RecursiveDoubling = 5,
+    Direct = 6,
+    Ring = 7,
+}
+
+impl Algorithm {
+    /// Every algorithm, in the order of the wire numbers.
+    pub(crate) const ALL: [Algorithm; 7] = [
+        Algorithm::Dissemination,
+        Algorithm::Binomial,
+        Algorithm::Chain,
+        Algorithm::ScatterAllGather,
+        Algorithm::RecursiveDoubling,
+        Algorithm::Direct,
+        Algorithm::Ring,
+    ];
+
+    /// The name in settings: `recursive-doubling` and so on.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Dissemination => "dissemination",
+            Algorithm::Binomial => "binomial",
+            Algorithm::Chain => "chain",
+            Algorithm::ScatterAllGather => "scatter-all-gather",
+            Algorithm::RecursiveDoubling => "recursive-doubling",
+            Algorithm::Direct => "direct",
+            Algorithm::Ring => "ring",
+        }
+    }
+
+    /// The algorithm with this wire number, if there is one.
+    pub(crate) const fn from_wire(number: u8) -> Option<Algorithm> {
+        if number == 0 || number as usize > Self::ALL.len() {
+            return None;
+        }
+        Some(Self::ALL[number as usize - 1])
+    }
+
+    /// Whether its reductions are [`single_site`](super::Schedule::single_site). Between two ranks every
+    /// algorithm's are: there are no partial results.
+    pub(crate) const fn single_site(self, world: usize) -> bool {
+        world <= 2 || matches!(self, Algorithm::Direct)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An algorithm and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Plan {
+    pub(crate) algorithm: Algorithm,
+    /// Elements per message, for algorithms that divide vectors. At least 1.
+    pub(crate) segment: usize,
+    /// Blocks in flight at once, for algorithms that overlap blocks. At least 1.
+    pub(crate) lookahead: usize,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan {
+            algorithm,
+            segment,
+            lookahead,
+        } = self;
+        write!(
+            f,
+            "{algorithm}, segments of {segment} elements, lookahead {lookahead}"
+        )
+    }
+}
+
+/// A line of [`TABLE`].
+struct Rule {
+    collective: Collective,
+    world: RangeInclusive<usize>,
+    /// The largest [`Operation::count`] in bytes that the rule is for.
+    bytes: usize,
+    algorithm: Algorithm,
+    /// Bytes per message.
+    segment: usize,
+    lookahead: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const ANY: usize = usize::MAX;
+
+const fn rule(
+    collective: Collective,
+    world: RangeInclusive<usize>,
+    bytes: usize,
+    algorithm: Algorithm,
+    segment: usize,
+    lookahead: usize,
+) -> Rule {
+    Rule {
+        collective,
+        world,
+        bytes,
+        algorithm,
+        segment,
+        lookahead,
+    }
+}
+
+/// The first rule that applies decides.
+///
+/// The switch points come from measurements on loopback (2 cores, encrypted, up to 8 ranks) and,
+/// beyond 8 ranks, from the model time = messages in a row * 15 us + bytes * 1 ns. To measure anew:
+/// run `nexar-perf` for the collective over sizes from 8 B to 64 MiB, once per algorithm with
+/// `NEXAR_ALGORITHM=<collective>:<algorithm>`, and set `bytes` to where the curves cross.
+#[rustfmt::skip]
+const TABLE: &[Rule] = {
+    use Algorithm::*;
+    use Collective::*;
+    &[
+        //   collective     world         up to      algorithm          segment    lookahead
+        rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
+
+        rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     1..=2,        ANY,       Chain,             128 * KIB, 1),
+        rule(Broadcast,     3..=16,       ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     17..=64,      4 * MIB,   Binomial,          64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,     32 * MIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     17..=ANY,     ANY,       Chain,             64 * KIB,  1),
+
+        // Between two ranks both algorithms move the same bytes, recursive doubling in one message.
+        rule(AllReduce,     1..=2,        64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     1..=2,        ANY,       Direct,            128 * KIB, 2),
+        rule(AllReduce,     3..=16,       4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
+        rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+
+        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
+        rule(AllGather,     17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
+        rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
+
+        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
+        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+    ]
+};
+
+/// Above this size, a type that has to be accumulated wide needs a single-site algorithm: to send
+/// it wide would double the traffic. Below, the number of messages counts more.
+const WIDE_BYTES: usize = 64 * KIB;
+
+/// Most items that one schedule may have, as far as larger segments can achieve it: the schedule of a
+/// larger operation then takes some 20 MiB.
+const ITEMS: usize = 1 << 18;
+
+/// The plan for an operation on elements of `element_size` bytes.
+///
+/// `wide`: the elements have to be accumulated in a wider type. `forced`: an algorithm that the user
+/// asks for; it is used whenever the collective knows it.
+///
+/// All arguments must be the same on all ranks. Never fails; costs some ten comparisons.
+pub(crate) fn select(
+    operation: Operation,
+    element_size: usize,
+    world: usize,
+    forced: Option<Algorithm>,
+    wide: bool,
+) -> Plan {
+    let collective = operation.collective();
+    let bytes = operation.count().saturating_mul(element_size);
+    let forced = forced.filter(|algorithm| algorithms(collective).contains(algorithm));
+
+    let known = || TABLE.iter().filter(|rule| rule.collective == collective);
+    let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
+    let suits = |rule: &&Rule| match forced {
+        Some(algorithm) => rule.algorithm == algorithm,
+        None => !wide || bytes <= WIDE_BYTES || rule.algorithm.single_site(world),
+    };
+    let choice = known()
+        .filter(suits)
+        .find(fits)
+        // A forced algorithm outside of its range: with the parameters that it has elsewhere.
+        .or_else(|| known().find(suits));
+    let (algorithm, segment, lookahead) = match choice {
+        Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
+        None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
+    };
+    let segment = (segment / element_size.max(1))
+        .max(1)
+        .max(least_segment(operation, world));
+    Plan {
+        algorithm,
+        segment,
+        lookahead,
+    }
+}
+
+/// The segment at which a schedule has no more than [`ITEMS`] items.
+fn least_segment(operation: Operation, world: usize) -> usize {
+    // There are at most 4 items for a segment of each vector; a last, shorter block can double that.
+    let vectors = match operation.collective() {
+        Collective::AllGather | Collective::ReduceScatter => world,
+        _ => 1,
+    };
+    operation
+        .count()
+        .div_ceil((ITEMS / 8 / vectors.max(1)).max(1))
+}
+
+/// The algorithms that the user asks for, by collective.
+///
+/// Written as in `all_reduce:ring,broadcast:chain`.
+///
+/// ```ignore
+/// let overrides: Overrides = "all_reduce:ring".parse()?;
+/// assert_eq!(overrides.get(Collective::AllReduce), Some(Algorithm::Ring));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Overrides([Option<Algorithm>; Collective::ALL.len()]);
+
+/// The place of a collective in [`Collective::ALL`], which is in the order of the wire numbers, from 1.
+const fn slot(collective: Collective) -> usize {
+    collective as usize - 1
+}
+
+impl Overrides {
+    /// The algorithm that is asked for.
+    pub(crate) const fn get(&self, collective: Collective) -> Option<Algorithm> {
+        self.0[slot(collective)]
+    }
+
+    /// Asks for an algorithm. An error if the collective does not know it.
+    pub(crate) fn set(
+        &mut self,
+        collective: Collective,
+        algorithm: Algorithm,
+    ) -> Result<(), InvalidAlgorithm> {
+        if !algorithms(collective).contains(&algorithm) {
+            return Err(InvalidAlgorithm::algorithm(collective, algorithm.name()));
+        }
+        self.0[slot(collective)] = Some(algorithm);
+        Ok(())
+    }
+}
+
+impl FromStr for Overrides {
+    type Err = InvalidAlgorithm;
+
+    fn from_str(text: &str) -> Result<Overrides, InvalidAlgorithm> {
+        let mut overrides = Overrides::default();
+        for setting in text
+            .split(',')
+            .map(str::trim)
+            .filter(|setting| !setting.is_empty())
+        {
+            let (collective, algorithm) =
+                setting
+                    .split_once(':')
+                    .ok_or_else(|| InvalidAlgorithm::Form {
+                        setting: setting.to_owned(),
+                    })?;
+            let collective = Collective::ALL
+                .into_iter()
+                .find(|known| known.name() == collective.trim())
+                .ok_or_else(|| InvalidAlgorithm::collective(collective.trim()))?;
+            let algorithm = algorithm.trim();
+            let known = Algorithm::ALL
+                .into_iter()
+                .find(|known| known.name() == algorithm)
+                .ok_or_else(|| InvalidAlgorithm::algorithm(collective, algorithm))?;
+            overrides.set(collective, known)?;
+        }
+        Ok(overrides)
+    }
+}
+
+/// An algorithm setting that cannot be followed; it says what can.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum InvalidAlgorithm {
+    /// Not of the form `collective:algorithm`.
+    #[error(
+        "'{setting}' is not of the form collective:algorithm, such as all_reduce:ring; \
+         several are separated by commas"
+    )]
+    Form { setting: String },
+    /// No such collective.
+    #[error("unknown collective '{name}': expected one of {expected}")]
+    Collective { name: String, expected: String },
+    /// Not an algorithm of the collective.
+    #[error("{collective} has no algorithm '{name}': expected one of {expected}")]
+    Algorithm {
+        collective: Collective,
+        name: String,
+        expected: String,
+    },
+}
+
+impl InvalidAlgorithm {
+    fn collective(name: &str) -> InvalidAlgorithm {
+        let expected = Collective::ALL.map(Collective::name).join(", ");
+        InvalidAlgorithm::Collective {
+            name: name.to_owned(),
+            expected,
+        }
+    }
+
+    fn algorithm(collective: Collective, name: &str) -> InvalidAlgorithm {
+        let known: Vec<_> = algorithms(collective).iter().map(|a| a.name()).collect();
+        InvalidAlgorithm::Algorithm {
+            collective,
+            name: name.to_owned(),
+            expected: known.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
+        select(
+            Operation::AllReduce { count: bytes / 4 },
+            4,
+            world,
+            forced,
+            wide,
+        )
+    }
+
+    #[test]
+    fn names_and_wire_numbers_round_trip() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(Algorithm::from_wire(algorithm as u8), Some(algorithm));
+        }
+        assert_eq!(Algorithm::from_wire(0), None);
+        assert_eq!(Algorithm::from_wire(8), None);
+        for (i, collective) in Collective::ALL.into_iter().enumerate() {
+            assert_eq!(slot(collective), i);
+            for &algorithm in algorithms(collective) {
+                let overrides: Overrides = format!("{collective}:{algorithm}").parse().unwrap();
+                assert_eq!(overrides.get(collective), Some(algorithm));
+            }
+        }
+    }
+
+    #[test]
+    fn settings_are_separated_by_commas() {
+        let overrides: Overrides = " all_reduce:ring, broadcast : chain,".parse().unwrap();
+        assert_eq!(overrides.get(Collective::AllReduce), Some(Algorithm::Ring));
+        assert_eq!(overrides.get(Collective::Broadcast), Some(Algorithm::Chain));
+        assert_eq!(overrides.get(Collective::AllGather), None);
+        assert_eq!("".parse(), Ok(Overrides::default()));
+    }
+
+    #[test]
+    fn errors_say_what_is_valid() {
+        let error = |text: &str| text.parse::<Overrides>().unwrap_err().to_string();
+        assert_eq!(
+            error("all_reduce:binomial"),
+            "all_reduce has no algorithm 'binomial': expected one of \
+             recursive-doubling, direct, ring"
+        );
+        assert_eq!(
+            error("reduce:ring"),
+            "unknown collective 'reduce': expected one of \
+             barrier, broadcast, all_reduce, all_gather, reduce_scatter"
+        );
+        assert!(error("ring").contains("all_reduce:ring"));
+        assert!(error("all_reduce:ring,broadcast:tree").contains("'tree'"));
+    }
+
+    #[test]
+    fn small_is_recursive_doubling_large_is_direct_or_ring() {
+        let name = |bytes, world| all_reduce(bytes, world, None, false).algorithm;
+        assert_eq!(name(64 * KIB, 2), Algorithm::RecursiveDoubling);
+        assert_eq!(name(65 * KIB, 2), Algorithm::Direct);
+        assert_eq!(name(4 * KIB, 16), Algorithm::RecursiveDoubling);
+        assert_eq!(name(4 * KIB + 4, 16), Algorithm::Direct);
+        assert_eq!(name(64 * MIB, 16), Algorithm::Direct);
+        assert_eq!(name(64 * MIB, 17), Algorithm::Ring);
+        assert_eq!(
+            all_reduce(64 * MIB, 4, None, false),
+            Plan {
+                algorithm: Algorithm::Direct,
+                segment: 16 * KIB,
+                lookahead: 2
+            }
+        );
+    }
+
+    #[test]
+    fn large_wide_reductions_are_single_site() {
+        for world in [1, 2, 3, 16, 17, 100, 5000] {
+            for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
+                let plan = all_reduce(bytes, world, None, true);
+                assert!(plan.algorithm.single_site(world), "{world} {bytes} {plan}");
+                let operation = Operation::ReduceScatter { count: bytes / 4 };
+                let plan = select(operation, 4, world, None, true);
+                assert!(plan.algorithm.single_site(world), "{world} {bytes} {plan}");
+            }
+        }
+        let plan = all_reduce(4, 4, None, true);
+        assert_eq!(plan.algorithm, Algorithm::RecursiveDoubling);
+    }
+
+    #[test]
+    fn the_forced_algorithm_is_used_where_it_exists() {
+        for world in [1, 2, 5, 40] {
+            for bytes in [0, 8, MIB, 1 << 40] {
+                for &forced in algorithms(Collective::AllReduce) {
+                    for wide in [false, true] {
+                        let plan = all_reduce(bytes, world, Some(forced), wide);
+                        assert_eq!(plan.algorithm, forced);
+                    }
+                }
+                let plan = all_reduce(bytes, world, Some(Algorithm::Chain), false);
+                assert_eq!(plan, all_reduce(bytes, world, None, false));
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_plan_that_its_collective_knows() {
+        for world in [1, 2, 3, 16, 17, 1000, usize::MAX] {
+            for count in [0, 1, 1000, 1 << 24, usize::MAX] {
+                for operation in [
+                    Operation::Barrier,
+                    Operation::Broadcast { root: 0, count },
+                    Operation::AllReduce { count },
+                    Operation::AllGather { count },
+                    Operation::ReduceScatter { count },
+                ] {
+                    for size in [1, 2, 4, 8] {
+                        let plan = select(operation, size, world, None, false);
+                        let collective = operation.collective();
+                        assert!(algorithms(collective).contains(&plan.algorithm));
+                        assert!(plan.segment > 0 && plan.lookahead > 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn schedules_of_huge_operations_are_bounded() {
+        for (operation, world) in [
+            (Operation::AllReduce { count: 1 << 38 }, 4),
+            (Operation::AllReduce { count: 1 << 38 }, 40),
+            (Operation::AllGather { count: 1 << 38 }, 7),
+            (Operation::ReduceScatter { count: 1 << 38 }, 33),
+            (
+                Operation::Broadcast {
+                    root: 1,
+                    count: 1 << 38,
+                },
+                5,
+            ),
+            (
+                Operation::Broadcast {
+                    root: 1,
+                    count: 1 << 38,
+                },
+                2,
+            ),
+        ] {
+            let plan = select(operation, 1, world, None, false);
+            let schedule = super::super::build(operation, world, 0, plan);
+            assert!(
+                schedule.items.len() <= ITEMS,
+                "{operation:?}: {}",
+                schedule.items.len()
+            );
+        }
+    }
+}

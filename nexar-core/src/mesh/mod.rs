@@ -1,0 +1,306 @@
+//! A formed group of processes: one connection and one control stream for each pair of ranks, with
+//! heartbeats, failure detection and clean leaving. Communicators are made on it with [`Mesh::group`].
+//!
+//! All of its background work runs on the transport's own runtime, so that a rank whose application blocks
+//! all of its workers is not taken for dead.
+
+mod control;
+mod group;
+mod lanes;
+mod monitor;
+mod peer;
+
+pub use group::{Group, OngoingCall};
+
+use crate::{
+    Error, Failure, TimeLimits,
+    membership::{Link, Links, RecvOf},
+    task::run_on,
+    transport::{Connection, Transport},
+    wire::{
+        MAX_WORLD_SIZE,
+        control::Control,
+        join::{Member, Table},
+    },
+};
+use group::GroupShared;
+use lanes::Unclaimed;
+use peer::{Peer, Presence};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, timeout_at},
+};
+
+/// Code of a connection that is closed because its rank left.
+const CLOSE_LEFT: u64 = 0;
+/// Code of a connection that is closed because its rank's mesh was dropped without leaving.
+const CLOSE_DROPPED: u64 = 1;
+/// Code of a connection that is closed because nothing was heard from the peer.
+const CLOSE_LOST: u64 = 3;
+/// Code of a connection that is closed because the peer broke the protocol.
+const CLOSE_PROTOCOL: u64 = 4;
+
+/// Locks a mutex; data behind a panicked lock holder is still consistent here, since no lock is held across
+/// a call of foreign code.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A formed group of processes. Dropping it without [`leave`](Mesh::leave) looks like a failure of this rank
+/// to the others.
+pub struct Mesh<T: Transport> {
+    shared: Arc<Shared<T>>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// What the background tasks share.
+pub(crate) struct Shared<T: Transport> {
+    transport: Arc<T>,
+    table: Table,
+    limits: TimeLimits,
+    /// By rank; none for this rank.
+    peers: Vec<Option<Peer<T::Connection>>>,
+    groups: Mutex<Groups<T>>,
+}
+
+struct Groups<T: Transport> {
+    by_id: HashMap<u64, Arc<GroupShared<RecvOf<T>>>>,
+    /// Lanes of communicators that this rank has not made yet.
+    unclaimed: Unclaimed<RecvOf<T>>,
+}
+
+impl<T: Transport> Mesh<T> {
+    pub(crate) fn start(transport: Arc<T>, links: Links<T>, limits: TimeLimits) -> Self {
+        let Links {
+            table,
+            links,
+            listener,
+        } = links;
+        let (peers, links): (Vec<_>, Vec<_>) = links.into_iter().map(Peer::split).unzip();
+        let shared = Arc::new(Shared {
+            transport,
+            table,
+            limits,
+            peers,
+            groups: Mutex::new(Groups {
+                by_id: HashMap::new(),
+                unclaimed: Unclaimed::default(),
+            }),
+        });
+        let mut tasks = Vec::new();
+        for (rank, link) in links.into_iter().enumerate() {
+            if let Some(link) = link {
+                tasks.extend(control::spawn(&shared, rank, link));
+            }
+        }
+        tasks.push(monitor::spawn(&shared));
+        tasks.push(control::spawn_doorman(&shared, listener));
+        Mesh { shared, tasks }
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> usize {
+        self.shared.table.rank as usize
+    }
+
+    /// Number of ranks.
+    pub fn world_size(&self) -> usize {
+        self.shared.table.members.len()
+    }
+
+    /// Who the members are, in rank order.
+    pub fn members(&self) -> &[Member] {
+        &self.shared.table.members
+    }
+
+    /// The time limits.
+    pub fn limits(&self) -> TimeLimits {
+        self.shared.limits
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &Arc<T> {
+        &self.shared.transport
+    }
+
+    /// The connection to a rank; none for this rank itself or one that does not exist.
+    pub fn connection(&self, rank: usize) -> Option<&T::Connection> {
+        self.shared.peer(rank).map(|p| &p.connection)
+    }
+
+    /// Makes a communicator of the given ranks, which must include this one, in this order. All of them
+    /// must make it with the same `id`, which no other communicator of theirs has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for a list that is empty, has an unknown or repeated rank or lacks this one, or
+    /// an `id` in use.
+    pub fn group(&self, id: u64, members: Vec<usize>) -> Result<Group<T>, Error> {
+        Group::new(Arc::clone(&self.shared), id, members)
+    }
+
+    /// Tells the others that this rank leaves, waits until they have confirmed it, and closes the endpoint.
+    /// Finish the communicators' lanes first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotConfirmed`] lists the ranks that did not answer within the limit; the endpoint is closed
+    /// all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future leaves the mesh half closed; it can only be dropped then.
+    pub async fn leave(&self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let goodbye = run_on(self.shared.transport.background(), shared.say_goodbye()).await;
+        let others = || self.shared.others().map(|(rank, _)| rank).collect();
+        let ranks = goodbye.unwrap_or_else(others);
+        for (_, peer) in self.shared.others() {
+            peer.connection.close(CLOSE_LEFT, "left");
+        }
+        self.shared.transport.close(CLOSE_LEFT, "left").await;
+        if ranks.is_empty() { Ok(()) } else { Err(Error::NotConfirmed { ranks }) }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    /// Says goodbye to everybody and waits for the answers; the ranks that did not answer in time.
+    async fn say_goodbye(self: Arc<Self>) -> Vec<usize> {
+        self.fail_all_groups(|_| Failure::ShutDown);
+        let mut waits = Vec::new();
+        for (rank, peer) in self.others() {
+            if peer.presence() == Presence::Here && peer.send(Control::Goodbye) {
+                waits.push((rank, peer.confirmed()));
+            }
+        }
+        let deadline = Instant::now() + self.limits.leave;
+        let mut silent = Vec::new();
+        for (rank, confirmed) in waits {
+            if timeout_at(deadline, confirmed).await.is_err() {
+                silent.push(rank);
+            }
+        }
+        silent
+    }
+}
+
+impl<T: Transport> fmt::Debug for Mesh<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mesh")
+            .field("rank", &self.rank())
+            .field("world_size", &self.world_size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Transport> Drop for Mesh<T> {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for (_, peer) in self.shared.others() {
+            peer.connection
+                .close(CLOSE_DROPPED, "dropped without leaving");
+        }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    fn rank(&self) -> usize {
+        self.table.rank as usize
+    }
+
+    fn peer(&self, rank: usize) -> Option<&Peer<T::Connection>> {
+        self.peers.get(rank).and_then(Option::as_ref)
+    }
+
+    fn others(&self) -> impl Iterator<Item = (usize, &Peer<T::Connection>)> {
+        self.peers
+            .iter()
+            .enumerate()
+            .filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)))
+    }
+
+    fn all_groups(&self) -> Vec<Arc<GroupShared<RecvOf<T>>>> {
+        lock(&self.groups).by_id.values().cloned().collect()
+    }
+
+    fn find_group(&self, id: u64) -> Option<Arc<GroupShared<RecvOf<T>>>> {
+        lock(&self.groups).by_id.get(&id).cloned()
+    }
+
+    /// Fails every communicator for which `failure` gives a reason, without telling anybody.
+    fn fail_all_groups(&self, failure: impl Fn(&GroupShared<RecvOf<T>>) -> Failure) {
+        for group in self.all_groups() {
+            let failure = failure(&group);
+            group.set_failure(failure);
+        }
+    }
+
+    /// Fails a communicator and tells its other members.
+    fn fail_group(&self, group: &GroupShared<RecvOf<T>>, failure: Failure) {
+        if group.set_failure(failure.clone()) {
+            let abort = Control::Abort {
+                communicator: group.id(),
+                failure,
+            };
+            self.tell(group, &abort);
+        }
+    }
+
+    /// Sends a frame to every other member of a communicator.
+    fn tell(&self, group: &GroupShared<RecvOf<T>>, frame: &Control) {
+        for rank in group.members() {
+            if let Some(peer) = self.peer(*rank)
+                && peer.presence() == Presence::Here
+            {
+                peer.send(frame.clone());
+            }
+        }
+    }
+
+    /// A rank is dead. The communicators that it belongs to fail.
+    fn lost(&self, rank: usize, reason: &str) {
+        let Some(peer) = self.peer(rank) else { return };
+        if !peer.set_presence(Presence::Lost) {
+            return;
+        }
+        tracing::debug!(rank, reason, "lost a rank");
+        peer.connection.close(CLOSE_LOST, reason);
+        for group in self.all_groups() {
+            if let Some(member) = group.member(rank) {
+                let reason = reason.to_owned();
+                self.fail_group(
+                    &group,
+                    Failure::PeerLost {
+                        rank: member,
+                        reason,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A rank has said goodbye.
+    fn left(&self, rank: usize) {
+        let Some(peer) = self.peer(rank) else { return };
+        if !peer.set_presence(Presence::Left) {
+            return;
+        }
+        for group in self.all_groups() {
+            if let Some(member) = group.member(rank) {
+                group.set_left(member, None);
+            }
+        }
+    }
+}
+
+const _: () = assert!(MAX_WORLD_SIZE <= u32::MAX as usize);
+
+/// What the tasks of a connection own.
+type LinkParts<T> = (Link<T>, tokio::sync::mpsc::Receiver<Control>);

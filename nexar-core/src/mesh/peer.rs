@@ -1,0 +1,106 @@
+//! What this rank knows of another.
+
+use super::{CLOSE_PROTOCOL, LinkParts, lock};
+use crate::{
+    membership::Link,
+    transport::{Connection, Transport},
+    wire::control::Control,
+};
+use std::{future::Future, sync::Mutex};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+/// Control frames that wait to be written to one peer. They are few and small; a peer that lets so many
+/// pile up is closed.
+const MAX_CONTROL_QUEUE: usize = 1024;
+
+/// Whether a rank still takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It does.
+    Here,
+    /// It said goodbye.
+    Left,
+    /// It died.
+    Lost,
+}
+
+pub(super) struct Peer<C> {
+    pub(super) connection: C,
+    control: mpsc::Sender<Control>,
+    heard: Mutex<Instant>,
+    presence: Mutex<Presence>,
+    /// Whether it has confirmed this rank's goodbye, or needs not.
+    confirmed: watch::Sender<bool>,
+}
+
+impl<C: Connection> Peer<C> {
+    /// The shared part, and the part that the connection's tasks own.
+    pub(super) fn split<T: Transport<Connection = C>>(
+        link: Option<Link<T>>,
+    ) -> (Option<Self>, Option<LinkParts<T>>) {
+        let Some(link) = link else {
+            return (None, None);
+        };
+        let (control, queue) = mpsc::channel(MAX_CONTROL_QUEUE);
+        let peer = Peer {
+            connection: link.new.connection.clone(),
+            control,
+            heard: Mutex::new(Instant::now()),
+            presence: Mutex::new(Presence::Here),
+            confirmed: watch::channel(false).0,
+        };
+        (Some(peer), Some((link, queue)))
+    }
+
+    /// Queues a frame; whether it could be.
+    pub(super) fn send(&self, frame: Control) -> bool {
+        match self.control.try_send(frame) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.connection
+                    .close(CLOSE_PROTOCOL, "does not read its control stream");
+                false
+            }
+        }
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        *lock(&self.presence)
+    }
+
+    /// Records that the rank is gone; false if it was gone before.
+    pub(super) fn set_presence(&self, presence: Presence) -> bool {
+        let mut current = lock(&self.presence);
+        if *current != Presence::Here {
+            return false;
+        }
+        *current = presence;
+        drop(current);
+        self.confirm();
+        true
+    }
+
+    pub(super) fn set_heard(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    pub(super) fn heard(&self) -> Instant {
+        *lock(&self.heard)
+    }
+
+    pub(super) fn confirm(&self) {
+        self.confirmed.send_replace(true);
+    }
+
+    /// Waits until the rank has confirmed this rank's goodbye, or is gone itself.
+    pub(super) fn confirmed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut confirmed = self.confirmed.subscribe();
+        async move {
+            let _ = confirmed.wait_for(|yes| *yes).await;
+        }
+    }
+}

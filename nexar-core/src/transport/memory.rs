@@ -1,1 +1,0 @@
-//! An in-memory network for tests (to come).

@@ -1,0 +1,58 @@
+//! The frames between two ranks on their control stream.
+
+use crate::{Call, Failure};
+use serde::{Deserialize, Serialize};
+
+/// A frame on the control stream of a connection between ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Control {
+    /// Nothing but a sign of life.
+    Heartbeat,
+    /// A communicator has failed, for the reason given; ranks in it are numbered in the communicator.
+    Abort {
+        /// The communicator.
+        communicator: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// The sender waits in this call and makes no progress: for comparison with the receiver's call.
+    Waiting {
+        /// The communicator.
+        communicator: u64,
+        /// The call the sender is in.
+        call: Call,
+    },
+    /// Answer to [`Control::Waiting`]: how many calls the sender has made on the communicator.
+    Position {
+        /// The communicator.
+        communicator: u64,
+        /// The number of calls.
+        calls: u64,
+    },
+    /// The sender makes no further calls on a communicator.
+    Leave {
+        /// The communicator.
+        communicator: u64,
+        /// Calls that it has made on it.
+        calls: u64,
+    },
+    /// The sender leaves the group: its connections will be closed.
+    Goodbye,
+    /// Answer to [`Control::Goodbye`]: what was sent before has been received.
+    GoodbyeSeen,
+    /// The sender is ready to receive a large message that was announced on a message lane.
+    ClearToSend {
+        /// The communicator.
+        communicator: u64,
+        /// Number of the message.
+        message: u64,
+    },
+    /// The sender has freed memory for small messages.
+    Credit {
+        /// The communicator.
+        communicator: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+}

@@ -1,0 +1,285 @@
+//! Reductions on the CPU, over bytes.
+//!
+//! The element type is a run-time value, so that the code which moves bytes needs no type parameters.
+//! Slices may have any alignment. Every function checks the lengths and the combination it is given and
+//! returns a [`ReduceError`] where they do not fit; none panics or allocates.
+//!
+//! # Narrow and wide
+//!
+//! [`reduce`] combines two buffers of the element type itself. Rounding once per rank would lose
+//! precision for `f16` and `bf16`, and adding up an integer average would overflow. For these
+//! [`accumulator`] names a wider type:
+//!
+//! ```
+//! use nexar_device::reduce::{self, Accumulator, Order};
+//! use nexar_core::{DataType, Element, ReduceOp};
+//!
+//! let (dtype, op) = (DataType::U8, ReduceOp::Average);
+//! let ranks: [[u8; 3]; 2] = [[200, 7, 0], [250, 8, 1]];
+//!
+//! let wide = reduce::accumulator(dtype, op).unwrap_or(Accumulator::I64);
+//! let mut acc = vec![0; ranks[0].len() * wide.size()];
+//! let mut out = [0u8; 3];
+//! reduce::widen(dtype, wide, &mut acc, &ranks[0])?;
+//! reduce::accumulate(dtype, wide, op, &mut acc, &ranks[1], Order::AccFirst)?;
+//! reduce::finish(dtype, wide, op, ranks.len(), &mut out, &acc)?;
+//! assert_eq!(out, [225, 7, 0]);
+//! # Ok::<(), nexar_device::reduce::ReduceError>(())
+//! ```
+//!
+//! # Semantics
+//!
+//! - Integer sums and products wrap. Integer averages round toward zero.
+//! - Float minimum and maximum give the canonical NaN where either operand is NaN, and take -0.0 as
+//!   smaller than +0.0. Which NaN a sum or product gives is not specified; [`canonicalize_nan`] settles it.
+//! - Logical operations take a non-zero integer as true and give 0 or 1. For bool every operation does
+//!   so: bytes from elsewhere never become an invalid bool.
+//! - Every operation is commutative, NaN payloads aside, and the same on every instruction set bit by bit.
+//!
+//! # Cost
+//!
+//! One pass over both buffers, vectorised for the instruction set found at run time (AVX2 or AVX-512 on
+//! x86-64; the target's baseline elsewhere). Most are limited by memory. Exceptions: integer averages,
+//! whose [`finish`] divides element by element.
+
+mod error;
+#[cfg(target_arch = "x86_64")]
+mod f16c;
+mod float;
+mod half;
+mod lanes;
+mod level;
+mod ops;
+mod select;
+#[cfg(test)]
+mod tests;
+
+pub use error::ReduceError;
+
+use error::{check_accumulator, check_equal, check_pair, check_whole, check_world};
+use level::Level;
+use nexar_core::{DataType, ReduceOp};
+
+/// Which operand comes first.
+///
+/// Every [`ReduceOp`] is commutative, so this changes no value; at most which payload a NaN has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Order {
+    /// `acc = acc op incoming`.
+    #[default]
+    AccFirst,
+    /// `acc = incoming op acc`.
+    IncomingFirst,
+}
+
+/// A type that is wide enough to reduce the elements of many ranks with one rounding at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Accumulator {
+    /// binary32, for `f16` and `bf16`.
+    F32,
+    /// 64-bit integers, for averages of integers up to 32 bits; exact up to 2^31 ranks.
+    I64,
+    /// 128-bit integers, for averages of 64-bit integers.
+    I128,
+}
+
+impl Accumulator {
+    /// Every accumulator.
+    pub const ALL: [Accumulator; 3] = [Accumulator::F32, Accumulator::I64, Accumulator::I128];
+
+    /// Size of one accumulator in bytes.
+    pub const fn size(self) -> usize {
+        match self {
+            Accumulator::F32 => 4,
+            Accumulator::I64 => 8,
+            Accumulator::I128 => 16,
+        }
+    }
+}
+
+/// The type in which to accumulate when many ranks are reduced; `None` where the element type itself is
+/// right, and where the operation is not supported.
+pub const fn accumulator(dtype: DataType, op: ReduceOp) -> Option<Accumulator> {
+    match (dtype, op) {
+        (DataType::F16 | DataType::Bf16, ReduceOp::Sum | ReduceOp::Product | ReduceOp::Average) => {
+            Some(Accumulator::F32)
+        }
+        (DataType::I64 | DataType::U64, ReduceOp::Average) => Some(Accumulator::I128),
+        (_, ReduceOp::Average) if dtype.is_integer() => Some(Accumulator::I64),
+        _ => None,
+    }
+}
+
+/// `acc = acc op incoming`, element by element in `dtype` itself. `f16` and `bf16` are combined in `f32`
+/// and rounded to nearest even. [`ReduceOp::Average`] combines like [`ReduceOp::Sum`]; see
+/// [`finish_in_place`].
+///
+/// # Errors
+///
+/// The slices differ in length or hold a part of an element, or `op` is not defined for `dtype`. `acc` is
+/// then unchanged.
+///
+/// ```
+/// use nexar_device::reduce::{self, Order};
+/// use nexar_core::{DataType, Element, ReduceOp};
+///
+/// let mut acc = f32::as_bytes(&[1.0, 2.0]).to_vec();
+/// reduce::reduce(DataType::F32, ReduceOp::Sum, &mut acc, f32::as_bytes(&[0.5, 4.0]), Order::AccFirst)?;
+/// assert_eq!(acc, f32::as_bytes(&[1.5, 6.0]));
+/// # Ok::<(), nexar_device::reduce::ReduceError>(())
+/// ```
+pub fn reduce(
+    dtype: DataType,
+    op: ReduceOp,
+    acc: &mut [u8],
+    incoming: &[u8],
+    _order: Order,
+) -> Result<(), ReduceError> {
+    op.check(dtype)?;
+    check_whole(acc.len(), dtype.size())?;
+    check_equal(acc.len(), incoming.len())?;
+    select::reduce(Level::best(), dtype, op, acc, incoming);
+    Ok(())
+}
+
+/// `acc = source`, each element converted to the accumulator.
+///
+/// # Errors
+///
+/// The slices hold different numbers of elements or a part of one, or no reduction of `dtype` uses this
+/// accumulator. `acc` is then unchanged.
+pub fn widen(
+    dtype: DataType,
+    accumulator: Accumulator,
+    acc: &mut [u8],
+    source: &[u8],
+) -> Result<(), ReduceError> {
+    // What has an accumulator at all has one for averages, and there is one for all its operations.
+    let fits = self::accumulator(dtype, ReduceOp::Average) == Some(accumulator);
+    check_accumulator(fits, accumulator, Some(dtype), None)?;
+    check_pair(acc.len(), accumulator.size(), source.len(), dtype.size())?;
+    select::widen(Level::best(), dtype, acc, source);
+    Ok(())
+}
+
+/// `acc = acc op incoming`, with `acc` in the accumulator and `incoming` in `dtype`.
+///
+/// # Errors
+///
+/// The slices hold different numbers of elements or a part of one, or the accumulator is not
+/// [`accumulator`]`(dtype, op)`. `acc` is then unchanged.
+pub fn accumulate(
+    dtype: DataType,
+    accumulator: Accumulator,
+    op: ReduceOp,
+    acc: &mut [u8],
+    incoming: &[u8],
+    _order: Order,
+) -> Result<(), ReduceError> {
+    op.check(dtype)?;
+    let fits = self::accumulator(dtype, op) == Some(accumulator);
+    check_accumulator(fits, accumulator, Some(dtype), Some(op))?;
+    check_pair(acc.len(), accumulator.size(), incoming.len(), dtype.size())?;
+    select::accumulate(Level::best(), dtype, op, acc, incoming);
+    Ok(())
+}
+
+/// `acc = acc op incoming`, both in the accumulator.
+///
+/// # Errors
+///
+/// The slices differ in length or hold a part of an element, or no data type uses this accumulator for
+/// `op`. `acc` is then unchanged.
+pub fn combine(
+    accumulator: Accumulator,
+    op: ReduceOp,
+    acc: &mut [u8],
+    incoming: &[u8],
+    _order: Order,
+) -> Result<(), ReduceError> {
+    let fits = match accumulator {
+        Accumulator::F32 => matches!(op, ReduceOp::Sum | ReduceOp::Product | ReduceOp::Average),
+        Accumulator::I64 | Accumulator::I128 => op == ReduceOp::Average,
+    };
+    check_accumulator(fits, accumulator, None, Some(op))?;
+    check_whole(acc.len(), accumulator.size())?;
+    check_equal(acc.len(), incoming.len())?;
+    select::combine(Level::best(), accumulator, op, acc, incoming);
+    Ok(())
+}
+
+/// `out = acc`, each element rounded once to `dtype`; for [`ReduceOp::Average`] divided by `world` first,
+/// floats in `f32` and then to nearest even, integers toward zero.
+///
+/// # Errors
+///
+/// The slices hold different numbers of elements or a part of one, the accumulator is not
+/// [`accumulator`]`(dtype, op)`, or `world` is 0. `out` is then unchanged.
+pub fn finish(
+    dtype: DataType,
+    accumulator: Accumulator,
+    op: ReduceOp,
+    world: usize,
+    out: &mut [u8],
+    acc: &[u8],
+) -> Result<(), ReduceError> {
+    op.check(dtype)?;
+    let fits = self::accumulator(dtype, op) == Some(accumulator);
+    check_accumulator(fits, accumulator, Some(dtype), Some(op))?;
+    check_pair(acc.len(), accumulator.size(), out.len(), dtype.size())?;
+    check_world(world)?;
+    let divisor = if op == ReduceOp::Average { world } else { 1 };
+    select::finish(Level::best(), dtype, divisor, out, acc);
+    Ok(())
+}
+
+/// Completes what [`reduce`] has combined: for [`ReduceOp::Average`] of `f32` and `f64` divides by
+/// `world`; otherwise does nothing, as the averages of the other types are completed by [`finish`].
+///
+/// # Errors
+///
+/// The buffer holds a part of an element, `op` is not defined for `dtype`, or `world` is 0. `buffer` is
+/// then unchanged.
+pub fn finish_in_place(
+    dtype: DataType,
+    op: ReduceOp,
+    world: usize,
+    buffer: &mut [u8],
+) -> Result<(), ReduceError> {
+    op.check(dtype)?;
+    check_whole(buffer.len(), dtype.size())?;
+    check_world(world)?;
+    if op == ReduceOp::Average {
+        select::divide(Level::best(), dtype, world, buffer);
+    }
+    Ok(())
+}
+
+/// Makes every non-zero byte 1, so that the bytes are valid bools.
+pub fn normalize_bool(bytes: &mut [u8]) {
+    lanes::update::<u8>(Level::best(), bytes, ops::Truth);
+}
+
+/// Copies bools: a non-zero byte of `incoming` becomes 1 in `out`.
+///
+/// # Errors
+///
+/// The slices differ in length. `out` is then unchanged.
+pub fn copy_bool(out: &mut [u8], incoming: &[u8]) -> Result<(), ReduceError> {
+    check_equal(out.len(), incoming.len())?;
+    lanes::map::<u8, u8>(Level::best(), out, incoming, ops::Truth);
+    Ok(())
+}
+
+/// Gives every NaN the same bits (quiet, positive, no payload), so that ranks which combined the same
+/// values in a different order hold the same bits. Does nothing for integers and bool.
+///
+/// # Errors
+///
+/// The buffer holds a part of an element; it is then unchanged.
+pub fn canonicalize_nan(dtype: DataType, buffer: &mut [u8]) -> Result<(), ReduceError> {
+    check_whole(buffer.len(), dtype.size())?;
+    select::canonicalize_nan(Level::best(), dtype, buffer);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Memory that is handed to an operation by its address.
+
+use std::{fmt, ptr::NonNull, slice};
+
+/// A region of memory in some memory space, together with what keeps it alive.
+///
+/// A Rust slice is always host memory and needs no region. This is for memory that Rust has no type
+/// for: a device pointer, or a pointer that came through a foreign interface.
+pub struct Region {
+    address: NonNull<u8>,
+    length: usize,
+    stream: u64,
+    _keep_alive: Box<dyn Send>,
+}
+
+impl Region {
+    /// The region of `length` bytes at `address`.
+    ///
+    /// `stream` is the device stream in whose order the memory is written, as the number of its handle;
+    /// 0 for host memory. `keep_alive` is dropped once nothing reads or writes the region any more;
+    /// pass the owner of the memory, or `()` where something else keeps it alive as long.
+    ///
+    /// # Safety
+    ///
+    /// Until `keep_alive` is dropped:
+    ///
+    /// - the region lies in one live allocation of a memory space that the adapter knows, and its bytes
+    ///   are initialised;
+    /// - nobody else reads or writes it, work that was enqueued on `stream` before this call excepted.
+    ///
+    /// `address` may be null only if `length` is 0.
+    pub unsafe fn from_raw(
+        address: *mut u8,
+        length: usize,
+        stream: u64,
+        keep_alive: impl Send + 'static,
+    ) -> Region {
+        let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+        Region {
+            address,
+            length,
+            stream,
+            _keep_alive: Box::new(keep_alive),
+        }
+    }
+
+    /// The first byte. It is not for the host to dereference unless the memory space allows it.
+    pub fn address(&self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether the region has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The device stream in whose order the memory is written.
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// The region as bytes that the host may read and write.
+    ///
+    /// # Safety
+    ///
+    /// The host can address the region, and no work on [`stream`](Region::stream) is pending.
+    pub unsafe fn into_host_view(self) -> HostView {
+        HostView(self)
+    }
+}
+
+// SAFETY: `from_raw` makes the region the only access to its memory, and `keep_alive` is `Send`.
+unsafe impl Send for Region {}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("address", &self.address)
+            .field("length", &self.length)
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A region that the host reads and writes directly.
+#[derive(Debug)]
+pub struct HostView(Region);
+
+impl AsRef<[u8]> for HostView {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `from_raw` and `into_host_view` promise that the bytes are alive, initialised and
+        // reachable, and that only this value gives access to them.
+        unsafe { slice::from_raw_parts(self.0.address.as_ptr(), self.0.length) }
+    }
+}
+
+impl AsMut<[u8]> for HostView {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_ref`; the exclusive borrow of this value is handed on.
+        unsafe { slice::from_raw_parts_mut(self.0.address.as_ptr(), self.0.length) }
+    }
+}

@@ -1,0 +1,106 @@
+//! quinn's errors in the terms of the core.
+
+use crate::tls::{RefusedBy, refusal};
+use nexar_core::transport::{ConnectionError, StreamError};
+use quinn::{ConnectError, ReadError, StoppedError, VarInt, WriteError};
+use std::{error::Error as StdError, net::SocketAddr, sync::Arc};
+
+/// First of the 256 transport error codes that carry a TLS alert.
+const CRYPTO_ERROR: u64 = 0x100;
+const CONNECTION_REFUSED: u64 = 0x02;
+/// How an application's close is reported while the handshake is not complete.
+const APPLICATION_ERROR: u64 = 0x0c;
+
+/// An application's code as QUIC can carry it: 62 bits.
+pub(super) fn code(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
+
+pub(super) fn backend(error: impl StdError + Send + Sync + 'static) -> ConnectionError {
+    ConnectionError::Backend(Arc::new(error))
+}
+
+pub(super) fn connection(error: quinn::ConnectionError) -> ConnectionError {
+    use quinn::ConnectionError as Q;
+    match error {
+        Q::ApplicationClosed(close) => ConnectionError::ClosedByPeer {
+            code: close.error_code.into_inner(),
+            reason: String::from_utf8_lossy(&close.reason).into_owned(),
+        },
+        Q::LocallyClosed => ConnectionError::ClosedLocally,
+        Q::TimedOut => ConnectionError::TimedOut,
+        Q::Reset => ConnectionError::Reset,
+        Q::VersionMismatch => ConnectionError::Refused {
+            reason: "the peer speaks another version of QUIC".into(),
+        },
+        Q::TransportError(ref cause) => {
+            let reason = reason(RefusedBy::Us, cause.code.into(), &cause.reason);
+            reason.map_or_else(
+                || backend(error),
+                |reason| ConnectionError::Refused { reason },
+            )
+        }
+        Q::ConnectionClosed(ref close) => {
+            let detail = String::from_utf8_lossy(&close.reason);
+            let reason = reason(RefusedBy::Peer, close.error_code.into(), &detail);
+            reason.map_or_else(
+                || backend(error),
+                |reason| ConnectionError::Refused { reason },
+            )
+        }
+        Q::CidsExhausted => backend(error),
+    }
+}
+
+/// The reason for a transport error that is a refusal.
+fn reason(by: RefusedBy, code: u64, detail: &str) -> Option<String> {
+    match code {
+        CONNECTION_REFUSED => Some("the peer takes no connections, it may be shutting down".into()),
+        APPLICATION_ERROR => Some("the peer closed the connection during the handshake".into()),
+        _ => {
+            let alert = u8::try_from(code.checked_sub(CRYPTO_ERROR)?).ok()?;
+            Some(refusal(by, alert, detail))
+        }
+    }
+}
+
+pub(super) fn connect(error: ConnectError, address: SocketAddr) -> ConnectionError {
+    match error {
+        ConnectError::EndpointStopping => ConnectionError::EndpointClosed,
+        ConnectError::InvalidRemoteAddress(_) => ConnectionError::Unreachable {
+            address,
+            reason: "this endpoint is bound to the other address family, or port or address is 0"
+                .into(),
+        },
+        other => backend(other),
+    }
+}
+
+pub(super) fn read(error: ReadError) -> StreamError {
+    match error {
+        ReadError::Reset(code) => StreamError::Reset {
+            code: code.into_inner(),
+        },
+        ReadError::ConnectionLost(error) => connection(error).into(),
+        ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
+            StreamError::Closed
+        }
+    }
+}
+
+pub(super) fn write(error: WriteError) -> StreamError {
+    match error {
+        WriteError::Stopped(code) => StreamError::Stopped {
+            code: code.into_inner(),
+        },
+        WriteError::ConnectionLost(error) => connection(error).into(),
+        WriteError::ClosedStream | WriteError::ZeroRttRejected => StreamError::Closed,
+    }
+}
+
+pub(super) fn stopped(error: StoppedError) -> StreamError {
+    match error {
+        StoppedError::ConnectionLost(error) => connection(error).into(),
+        StoppedError::ZeroRttRejected => StreamError::Closed,
+    }
+}

@@ -1,0 +1,202 @@
+//! The transport on quinn.
+
+mod connection;
+mod endpoint;
+mod error;
+mod settings;
+mod stream;
+
+pub use connection::{QuinnBiAcceptor, QuinnConnection, QuinnUniAcceptor};
+pub use stream::{QuinnRecvStream, QuinnSendStream};
+
+use crate::{Config, background::Background, driver, socket};
+use endpoint::{Handshakes, Pending};
+use nexar_core::transport::{Capabilities, ConnectionError, NewConnection, PeerId, Transport};
+use std::{fmt, net::SocketAddr, sync::Arc};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex, mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// A QUIC endpoint built on quinn.
+///
+/// It has one UDP socket and one background thread, which keeps its connections going whenever no task
+/// of the application waits inside [`drive`](Transport::drive). It needs no runtime from the application:
+/// all its futures can be polled by any executor.
+///
+/// Dropping it closes it with code 0 in the background; [`close`](Transport::close) also waits until the
+/// peers have been told.
+///
+/// ```
+/// use nexar_core::transport::{Connection, RecvStream, SendStream, Transport, UniAcceptor};
+/// use nexar_quic::{Config, Identity, QuinnTransport};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let any_port = "127.0.0.1:0".parse()?;
+/// let a = QuinnTransport::bind(Config::new(Identity::insecure_loopback("job")?, any_port))?;
+/// let b = QuinnTransport::bind(Config::new(Identity::insecure_loopback("job")?, any_port))?;
+///
+/// let dialled = a.connect(b.local_addr(), None).await?;
+/// let mut send = dialled.connection.open_uni().await?;
+/// send.write_all("hello".into()).await?;
+/// send.finish()?;
+///
+/// let mut accepted = b.accept().await.ok_or("closed")?;
+/// let mut recv = accepted.uni.accept().await?;
+/// assert_eq!(recv.read(100).await?.as_deref(), Some(&b"hello"[..]));
+///
+/// a.close(0, "done").await;
+/// b.close(0, "done").await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct QuinnTransport {
+    endpoint: quinn::Endpoint,
+    handshakes: Arc<Handshakes>,
+    ready: Mutex<mpsc::Receiver<Pending>>,
+    closed: watch::Sender<bool>,
+    local: SocketAddr,
+    background: Background,
+}
+
+impl QuinnTransport {
+    /// Binds the socket, starts the background thread and begins to take connections. Does not block
+    /// beyond the start of the thread, and needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectionError::Bind`] if the address is in use, does not exist, or is not a loopback address
+    /// while there is no secret; [`ConnectionError::Backend`] if a thread cannot be started.
+    pub fn bind(config: Config) -> Result<Self, ConnectionError> {
+        let socket = socket::bind(&config)?;
+        let (server, client) = endpoint::crypto(&config)?;
+        let background = Background::start("nexar-quinn").map_err(error::backend)?;
+        let socket = driver::Socket::new(socket, background.handle()).map_err(error::backend)?;
+        let runtime = driver::Runtime::new(background.handle());
+        let endpoint = quinn::Endpoint::new_with_abstract_socket(
+            endpoint_config()?,
+            Some(server.clone()),
+            Arc::new(socket),
+            Arc::new(runtime),
+        )
+        .map_err(error::backend)?;
+        let local = endpoint.local_addr().map_err(error::backend)?;
+        let handshakes = Arc::new(Handshakes::new(endpoint.clone(), config, server, client));
+        let (finished, ready) = mpsc::channel(crate::settings::MAX_PENDING);
+        background
+            .handle()
+            .spawn(handshakes.clone().serve(finished));
+        let ready = Mutex::new(ready);
+        let closed = watch::Sender::new(false);
+        Ok(QuinnTransport {
+            endpoint,
+            handshakes,
+            ready,
+            closed,
+            local,
+            background,
+        })
+    }
+
+    /// Closes everything at once and lets the background thread end when the peers know.
+    fn shut_down(&self, code: u64, reason: &str) {
+        self.closed.send_replace(true);
+        self.endpoint.close(error::code(code), reason.as_bytes());
+        let endpoint = self.endpoint.clone();
+        self.background.stop(async move {
+            let told = timeout(crate::settings::CLOSE_WAIT, endpoint.wait_idle()).await;
+            if told.is_err() {
+                tracing::debug!("some peers did not take notice of the close in time");
+            }
+        });
+    }
+}
+
+impl fmt::Debug for QuinnTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuinnTransport")
+            .field("identity", self.identity())
+            .field("local_addr", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for QuinnTransport {
+    fn drop(&mut self) {
+        self.shut_down(0, "dropped");
+    }
+}
+
+impl Transport for QuinnTransport {
+    type Connection = QuinnConnection;
+
+    fn name(&self) -> &str {
+        "quinn"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(true, true)
+    }
+
+    fn identity(&self) -> &PeerId {
+        self.handshakes.identity()
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        expected: Option<&PeerId>,
+    ) -> Result<NewConnection<QuinnConnection>, ConnectionError> {
+        // On the background runtime, whose timers it needs.
+        let dial = self.handshakes.clone().dial(address, expected.cloned());
+        let mut task = AbortOnDrop(self.background.handle().spawn(dial));
+        match (&mut task.0).await {
+            Ok(result) => result.map(QuinnConnection::split),
+            Err(_) => Err(ConnectionError::EndpointClosed),
+        }
+    }
+
+    async fn accept(&self) -> Option<NewConnection<QuinnConnection>> {
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => None,
+            pending = async { self.ready.lock().await.recv().await } => {
+                pending.map(|(connection, _slot)| connection.split())
+            }
+        }
+    }
+
+    async fn close(&self, code: u64, reason: &str) {
+        self.shut_down(code, reason);
+        self.background.stopped().await;
+    }
+
+    fn background(&self) -> &Handle {
+        self.background.handle()
+    }
+}
+
+/// Aborts the task when the caller loses interest in it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn endpoint_config() -> Result<quinn::EndpointConfig, ConnectionError> {
+    let mut config = quinn::EndpointConfig::default();
+    config
+        .max_udp_payload_size(crate::settings::MAX_RECEIVED_DATAGRAM)
+        .map_err(error::backend)?;
+    Ok(config)
+}

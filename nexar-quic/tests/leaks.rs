@@ -1,0 +1,62 @@
+//! Binding and closing many times leaves neither threads nor sockets behind. In a process of its own,
+//! because it counts them.
+#![cfg(all(feature = "quinn", target_os = "linux"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests are not inside #[test]"
+)]
+
+mod common;
+
+use common::*;
+use nexar_core::transport::{Connection, SendStream};
+use std::fs;
+
+/// Threads and open files of this process.
+fn count() -> (usize, usize) {
+    let entries = |dir| fs::read_dir(dir).unwrap().count();
+    (entries("/proc/self/task"), entries("/proc/self/fd"))
+}
+
+/// Waits until no more than `before` are left; a thread is listed for a moment after its end.
+async fn settle(before: (usize, usize)) -> (usize, usize) {
+    for _ in 0..100_000 {
+        let now = count();
+        if now.0 <= before.0 && now.1 <= before.1 {
+            return now;
+        }
+        tokio::task::yield_now().await;
+        std::thread::yield_now();
+    }
+    count()
+}
+
+#[tokio::test]
+async fn threads_and_sockets_are_given_back() {
+    let before = count();
+    for cycle in 0..200 {
+        let (a, b) = two();
+        match cycle % 4 {
+            0 => close(a, b).await,
+            1 => {
+                let ends = connect(&a, &b).await;
+                close(a, b).await;
+                drop(ends);
+            }
+            2 => {
+                // Dropped without a close, inside an async context, with a stream in use.
+                let (left, _right) = connect(&a, &b).await;
+                let mut send = left.connection.open_uni().await.unwrap();
+                send.write_all("x".into()).await.unwrap();
+                drop((a, b));
+            }
+            _ => drop((a, b)),
+        }
+    }
+    let after = settle(before).await;
+    assert!(
+        after.0 <= before.0 && after.1 <= before.1,
+        "before {before:?}, after {after:?}"
+    );
+}
