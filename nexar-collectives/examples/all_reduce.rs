@@ -21,6 +21,11 @@ async fn main() -> nexar_collectives::Result<()> {
     let comm = Communicator::from_env().await?;
     let mut data = vec![comm.rank() as f32; 1 << 20];
     comm.all_reduce(&mut data, ReduceOp::Sum).await?;
-    println!("rank {} of {}: sum of all ranks is {}", comm.rank(), comm.world_size(), data[0]);
+    println!(
+        "rank {} of {}: sum of all ranks is {}",
+        comm.rank(),
+        comm.world_size(),
+        data[0]
+    );
     comm.shutdown().await
 }

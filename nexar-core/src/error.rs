@@ -31,6 +31,9 @@ pub enum Error {
     /// An operation on a communicator failed.
     #[error(transparent)]
     Operation(#[from] Box<OperationError>),
+    /// One message could not be sent or received; the communicator goes on.
+    #[error(transparent)]
+    Message(#[from] Box<crate::messaging::MessageError>),
     /// The reduction is not defined for the element type. Nothing was sent.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedReduction),

@@ -8,6 +8,7 @@ mod dtype;
 mod error;
 pub mod membership;
 pub mod mesh;
+pub mod messaging;
 mod op;
 pub mod task;
 #[cfg(feature = "testing")]

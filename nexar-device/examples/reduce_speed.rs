@@ -6,7 +6,7 @@
 //! ```
 
 use nexar_core::{DataType, ReduceOp};
-use nexar_device::reduce::{self, Order};
+use nexar_device::reduce;
 use std::{hint::black_box, time::Instant};
 
 /// The best of several rounds, in GB/s.
@@ -63,8 +63,7 @@ fn main() -> Result<(), reduce::ReduceError> {
                 let (mut acc, incoming) = (vec![0x3c; bytes + 1], vec![0x01; bytes + 1]);
                 measure(bytes, || {
                     let (acc, incoming) = (&mut acc[1..], &incoming[1..]);
-                    let result =
-                        reduce::reduce(dtype, op, acc, black_box(incoming), Order::AccFirst);
+                    let result = reduce::reduce(dtype, op, acc, black_box(incoming));
                     assert!(black_box(result).is_ok());
                 })
             });
@@ -84,7 +83,7 @@ fn main() -> Result<(), reduce::ReduceError> {
                     let op = ReduceOp::Average;
                     let result = match what {
                         0 => reduce::widen(dtype, wide, acc, narrow),
-                        1 => reduce::accumulate(dtype, wide, op, acc, narrow, Order::AccFirst),
+                        1 => reduce::accumulate(dtype, wide, op, acc, narrow),
                         _ => reduce::finish(dtype, wide, op, 3, narrow, acc),
                     };
                     assert!(black_box(result).is_ok());

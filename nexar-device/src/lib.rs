@@ -7,11 +7,11 @@
 //!
 //! ```
 //! use nexar_core::{DataType, Element, ReduceOp};
-//! use nexar_device::reduce::{self, Order};
+//! use nexar_device::reduce::self;
 //!
 //! let mut acc = i32::as_bytes(&[1, -5, 7]).to_vec();
 //! let incoming = i32::as_bytes(&[3, -9, 2]);
-//! reduce::reduce(DataType::I32, ReduceOp::Max, &mut acc, incoming, Order::AccFirst)?;
+//! reduce::reduce(DataType::I32, ReduceOp::Max, &mut acc, incoming)?;
 //! assert_eq!(acc, i32::as_bytes(&[3, -5, 7]));
 //! # Ok::<(), reduce::ReduceError>(())
 //! ```

@@ -13,7 +13,8 @@ use nexar_core::transport::{
     BiAcceptor, Connection, ConnectionError, PeerId, RecvStream, SendStream, StreamError,
     Transport, UniAcceptor,
 };
-use nexar_quic::{Identity, QuinnTransport};
+use nexar_quic::{AnyTransport, Backend, Config, Identity, Profile, QuinnTransport};
+use std::net::SocketAddr;
 
 #[tokio::test]
 async fn each_side_knows_who_the_other_is() {
@@ -343,7 +344,7 @@ async fn nobody_at_the_address_is_a_time_out() {
 #[tokio::test]
 async fn an_address_in_use_is_named() {
     let a = bind(identity(7));
-    let again = nexar_quic::Config::new(identity(7), a.local_addr());
+    let again = Config::new(identity(7), a.local_addr());
     match QuinnTransport::bind(again).unwrap_err() {
         ConnectionError::Bind { address, source } => {
             assert_eq!(address, a.local_addr());
@@ -357,7 +358,7 @@ async fn an_address_in_use_is_named() {
 #[tokio::test]
 async fn the_identity_without_a_secret_stays_on_loopback() {
     let insecure = || Identity::insecure_loopback("test").unwrap();
-    let everywhere = nexar_quic::Config::new(insecure(), "0.0.0.0:0".parse().unwrap());
+    let everywhere = Config::new(insecure(), "0.0.0.0:0".parse().unwrap());
     let error = QuinnTransport::bind(everywhere).unwrap_err();
     assert!(matches!(error, ConnectionError::Bind { .. }));
     assert!(error.to_string().contains("NEXAR_SECRET_FILE"), "{error}");
@@ -377,7 +378,7 @@ async fn the_identity_without_a_secret_stays_on_loopback() {
 fn no_runtime_is_needed_on_the_side_of_the_application() {
     // The futures are polled by a plain executor, without any tokio context.
     let (a, b) = two();
-    futures_block_on(async {
+    block_on(async {
         let dialled = a.connect(b.local_addr(), None).await.unwrap();
         let mut accepted = b.accept().await.unwrap();
         let mut send = dialled.connection.open_uni().await.unwrap();
@@ -391,25 +392,137 @@ fn no_runtime_is_needed_on_the_side_of_the_application() {
     });
 }
 
-/// Polls a future on this thread, which sleeps in between.
-fn futures_block_on<F: Future>(future: F) -> F::Output {
-    use std::{
-        sync::Arc,
-        task::{Context, Poll, Wake, Waker},
-        thread::{self, Thread},
+/// Sends 32 MiB over a connection of the given settings and gives the datagram size at the end.
+async fn datagram_size_after_a_transfer(change: fn(Config) -> Config) -> u16 {
+    let a = QuinnTransport::bind(change(config(identity(7)))).unwrap();
+    let b = QuinnTransport::bind(change(config(identity(7)))).unwrap();
+    let (left, mut right) = connect(&a, &b).await;
+    let mut send = left.connection.open_uni().await.unwrap();
+    let sending = async { send_pattern(&mut send, 3, 32 << 20, 1 << 20).await.unwrap() };
+    let receiving = async {
+        let mut recv = right.uni.accept().await.unwrap();
+        assert_eq!(check_pattern(&mut recv, 3).await.unwrap(), 32 << 20);
     };
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
+    tokio::join!(sending, receiving);
+    let mtu = left.connection.stats().mtu;
+    close(a, b).await;
+    mtu
+}
+
+/// With segmentation offload, batches of large datagrams exceed what the kernel takes at a time.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn every_profile_finds_the_datagram_size() {
+    for profile in [
+        |c: Config| c.profile(Profile::Lan),
+        |c: Config| c.profile(Profile::Wan),
+    ] {
+        let mtu = datagram_size_after_a_transfer(profile).await;
+        assert!(mtu > 60_000, "{mtu}");
     }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
+    for (limit, limited) in [
+        (1_200, (|c| c.max_datagram(1_200)) as fn(Config) -> Config),
+        (1_472, |c| c.max_datagram(1_472)),
+        (8_972, |c| c.max_datagram(8_972)),
+        (8_972, |c| c.max_datagram(8_972).profile(Profile::Lan)),
+    ] {
+        let mtu = datagram_size_after_a_transfer(limited).await;
+        assert!(mtu <= limit && mtu + 30 > limit, "{mtu} of {limit}");
     }
+}
+
+#[tokio::test]
+async fn wildcard_addresses_and_both_families() {
+    let at = |address: &str| {
+        let config = Config::new(identity(7), address.parse().unwrap());
+        QuinnTransport::bind(config)
+    };
+    let reach = |transport: &QuinnTransport, ip: &str| -> SocketAddr {
+        SocketAddr::new(ip.parse().unwrap(), transport.local_addr().port())
+    };
+    let v4 = at("0.0.0.0:0").unwrap();
+    let a = bind(identity(7));
+    let target = reach(&v4, "127.0.0.1");
+    let (dialled, accepted) = tokio::join!(a.connect(target, None), v4.accept());
+    assert_eq!(dialled.unwrap().connection.remote_addr(), target);
+    assert_eq!(accepted.unwrap().connection.remote_addr(), a.local_addr());
+
+    let error = a
+        .connect("[::1]:9".parse().unwrap(), None)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, ConnectionError::Unreachable { .. }),
+        "{error}"
+    );
+
+    // Hosts without IPv6 cannot run the rest.
+    if let (Ok(v6), Ok(both)) = (at("[::1]:0"), at("[::]:0")) {
+        let target = reach(&both, "::1");
+        let (dialled, accepted) = tokio::join!(v6.connect(target, None), both.accept());
+        let dialled = dialled.unwrap();
+        assert_eq!(dialled.connection.remote_addr(), target);
+        if cfg!(target_os = "linux") {
+            assert_eq!(dialled.connection.stats().mtu, 65_488);
+        }
+        assert_eq!(accepted.unwrap().connection.remote_addr(), v6.local_addr());
+
+        // One socket for both families, in both directions.
+        let target = reach(&both, "127.0.0.1");
+        let (dialled, accepted) = tokio::join!(a.connect(target, None), both.accept());
+        assert_eq!(dialled.unwrap().connection.remote_addr(), target);
+        assert_eq!(accepted.unwrap().connection.remote_addr(), a.local_addr());
+        let (dialled, accepted) = tokio::join!(both.connect(a.local_addr(), None), a.accept());
+        assert_eq!(dialled.unwrap().connection.remote_addr(), a.local_addr());
+        assert_eq!(
+            accepted.unwrap().connection.remote_addr().port(),
+            both.local_addr().port()
+        );
+        v6.close(0, "").await;
+        both.close(0, "").await;
+    }
+    close(a, v4).await;
+}
+
+/// The enum over the backends passes everything on.
+#[tokio::test]
+async fn any_transport_works_as_the_backend_does() {
+    let bind = || AnyTransport::bind(Backend::default(), config(identity(7))).unwrap();
+    let (a, b) = (bind(), bind());
+    assert_eq!((a.name(), a.backend()), ("quinn", Backend::Quinn));
+    assert!(a.capabilities().authenticated && a.capabilities().stream_priorities);
+    let expected = b.identity().clone();
+    let (left, right) = tokio::join!(a.connect(b.local_addr(), Some(&expected)), b.accept());
+    let (left, mut right) = (left.unwrap(), right.unwrap());
+    assert_eq!(left.connection.peer_identity(), b.identity());
+    let mut send = left.connection.open_uni().await.unwrap();
+    send.set_priority(5);
+    a.drive(send_pattern(&mut send, 4, 3 << 20, 1 << 20))
+        .await
+        .unwrap();
+    let mut recv = right.uni.accept().await.unwrap();
+    assert_eq!(b.drive(check_pattern(&mut recv, 4)).await.unwrap(), 3 << 20);
+    let (mut send, mut recv) = left.connection.open_bi().await.unwrap();
+    send.write_all("q".into()).await.unwrap();
+    let (mut answer, mut question) = right.bi.accept().await.unwrap();
+    assert_eq!(question.read(9).await.unwrap().unwrap()[..], *b"q");
+    question.stop(3);
+    answer.reset(4);
+    assert!(matches!(
+        recv.read(9).await,
+        Err(StreamError::Reset { code: 4 })
+    ));
+    send.finish().unwrap();
+    let acked = send.acked().await;
+    assert!(
+        matches!(acked, Ok(()) | Err(StreamError::Stopped { code: 3 })),
+        "{acked:?}"
+    );
+    left.connection.close(8, "bye");
+    let error = right.connection.closed().await;
+    assert!(matches!(
+        error,
+        ConnectionError::ClosedByPeer { code: 8, .. }
+    ));
+    tokio::join!(a.close(0, ""), b.close(0, ""));
 }

@@ -40,7 +40,11 @@ pub struct Builder<D: DeviceAdapter = CpuAdapter> {
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder { settings: Settings::default(), algorithms: None, device: CpuAdapter }
+        Builder {
+            settings: Settings::default(),
+            algorithms: None,
+            device: CpuAdapter,
+        }
     }
 }
 
@@ -53,7 +57,10 @@ impl Builder {
     /// [`Error::Config`] names the variable that is missing or does not parse.
     pub fn from_env() -> Result<Self> {
         let settings = Settings::from_env()?;
-        Ok(Builder { settings, ..Builder::default() })
+        Ok(Builder {
+            settings,
+            ..Builder::default()
+        })
     }
 }
 
@@ -156,7 +163,11 @@ impl<D: DeviceAdapter> Builder<D> {
 
     /// The adapter for device memory. Default: the CPU.
     pub fn device<E: DeviceAdapter>(self, device: E) -> Builder<E> {
-        Builder { settings: self.settings, algorithms: self.algorithms, device }
+        Builder {
+            settings: self.settings,
+            algorithms: self.algorithms,
+            device,
+        }
     }
 
     /// Joins the group: returns once this rank is connected to every other rank.
@@ -170,7 +181,11 @@ impl<D: DeviceAdapter> Builder<D> {
     ///
     /// Dropping the future withdraws from the group.
     pub async fn join(self) -> Result<Communicator<AnyTransport, D>> {
-        let Builder { mut settings, algorithms, device } = self;
+        let Builder {
+            mut settings,
+            algorithms,
+            device,
+        } = self;
         if let Some(algorithms) = algorithms {
             settings.overrides = algorithms
                 .parse()
@@ -220,7 +235,10 @@ fn host(
         }
     }
     let source = refused.unwrap_or(ConnectionError::EndpointClosed);
-    Err(Error::Connection { doing: "listening on the seed's address", source })
+    Err(Error::Connection {
+        doing: "listening on the seed's address",
+        source,
+    })
 }
 
 /// Listens on one address for each family that the seed may be reached over.
@@ -244,7 +262,10 @@ fn dial(
         }
     }
     match (ways.is_empty(), refused) {
-        (true, Some(source)) => Err(Error::Connection { doing: "opening an endpoint", source }),
+        (true, Some(source)) => Err(Error::Connection {
+            doing: "opening an endpoint",
+            source,
+        }),
         _ => Ok(SeedRoute::Dial(ways)),
     }
 }

@@ -14,7 +14,10 @@ use std::{net::SocketAddr, sync::Arc};
 pub(super) async fn local(world_size: usize) -> Result<Vec<Communicator>> {
     if world_size == 0 || world_size > MAX_WORLD_SIZE {
         let reason = format!("{world_size} is not a number from 1 to {MAX_WORLD_SIZE}");
-        return Err(Error::InvalidArgument { operation: "local", reason });
+        return Err(Error::InvalidArgument {
+            operation: "local",
+            reason,
+        });
     }
     let refused = |e: nexar_quic::IdentityError| ConfigError::new("secret", e.to_string());
     let secret = Secret::random().map_err(refused)?;
@@ -24,10 +27,15 @@ pub(super) async fn local(world_size: usize) -> Result<Vec<Communicator>> {
             let config = Config::new(identity, SocketAddr::from(([127, 0, 0, 1], 0)));
             AnyTransport::bind(Backend::default(), config)
                 .map(Arc::new)
-                .map_err(|source| Error::Connection { doing: "opening an endpoint", source })
+                .map_err(|source| Error::Connection {
+                    doing: "opening an endpoint",
+                    source,
+                })
         })
         .collect::<Result<Vec<_>>>()?;
-    let Some(seed) = transports.first().map(|t| t.local_addr()) else { return Ok(Vec::new()) };
+    let Some(seed) = transports.first().map(|t| t.local_addr()) else {
+        return Ok(Vec::new());
+    };
     let mut joining = Vec::new();
     for (rank, transport) in transports.into_iter().enumerate() {
         let request = JoinRequest::new("local", world_size).with_rank(Some(rank));

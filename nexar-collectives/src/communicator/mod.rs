@@ -151,13 +151,19 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let transport = transport.ok_or_else(no_way)?;
         request.limits.check()?;
         let joining = async move { membership::join(route, &request).await };
-        let mesh = run_on(transport.background(), joining).await.ok_or_else(no_way)??;
+        let mesh = run_on(transport.background(), joining)
+            .await
+            .ok_or_else(no_way)??;
         Self::from_mesh(Arc::new(mesh), device, overrides)
     }
 
     fn from_mesh(mesh: Arc<Mesh<T>>, device: D, overrides: Overrides) -> Result<Self> {
         let group = mesh.group(WORLD, (0..mesh.world_size()).collect())?;
-        Ok(Communicator { engine: Engine::new(group, overrides), mesh, device })
+        Ok(Communicator {
+            engine: Engine::new(group, overrides),
+            mesh,
+            device,
+        })
     }
 
     /// This process's rank, from 0.

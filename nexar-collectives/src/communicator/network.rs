@@ -24,7 +24,11 @@ impl Bind {
     /// An IP address or the name of an interface, with or without a port.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
-        let bind = |addresses, port| Bind { addresses, port, text: text.to_owned() };
+        let bind = |addresses, port| Bind {
+            addresses,
+            port,
+            text: text.to_owned(),
+        };
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(bind(vec![address.ip()], address.port()));
         }
@@ -40,8 +44,14 @@ impl Bind {
 
     /// The address to listen on, to reach a seed of the given family.
     fn for_family(&self, like: &SocketAddr, port: u16) -> Option<SocketAddr> {
-        let ip = self.addresses.iter().find(|ip| ip.is_ipv4() == like.is_ipv4())?;
-        Some(SocketAddr::new(*ip, if self.port == 0 { port } else { self.port }))
+        let ip = self
+            .addresses
+            .iter()
+            .find(|ip| ip.is_ipv4() == like.is_ipv4())?;
+        Some(SocketAddr::new(
+            *ip,
+            if self.port == 0 { port } else { self.port },
+        ))
     }
 }
 
@@ -54,8 +64,11 @@ fn interface(name: &str, text: &str) -> Result<Vec<IpAddr>, ConfigError> {
     let error = |reason| ConfigError::new("NEXAR_BIND", reason);
     let all = if_addrs::get_if_addrs()
         .map_err(|e| error(format!("the interfaces of this host cannot be listed: {e}")))?;
-    let mut addresses: Vec<IpAddr> =
-        all.iter().filter(|i| i.name == name).map(|i| i.ip()).collect();
+    let mut addresses: Vec<IpAddr> = all
+        .iter()
+        .filter(|i| i.name == name)
+        .map(|i| i.ip())
+        .collect();
     if addresses.is_empty() {
         let mut names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
         names.sort_unstable();
@@ -91,15 +104,24 @@ pub(super) async fn resolve(setting: &str, text: &str) -> Result<Vec<SocketAddr>
     // The system's resolver blocks, and the caller's runtime may have no threads for that.
     let (answer, answered) = oneshot::channel();
     std::thread::spawn(move || {
-        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        let found = (host.as_str(), port)
+            .to_socket_addrs()
+            .map(Iterator::collect);
         let _ = answer.send(found);
     });
-    let found: io::Result<Vec<SocketAddr>> =
-        answered.await.unwrap_or_else(|_| Err(io::Error::other("the resolver gave up")));
+    let found: io::Result<Vec<SocketAddr>> = answered
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("the resolver gave up")));
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(ConfigError::new(setting, format!("'{text}' has no address"))),
-        Err(error) => Err(ConfigError::new(setting, format!("'{text}' does not resolve: {error}"))),
+        Ok(_) => Err(ConfigError::new(
+            setting,
+            format!("'{text}' has no address"),
+        )),
+        Err(error) => Err(ConfigError::new(
+            setting,
+            format!("'{text}' does not resolve: {error}"),
+        )),
     }
 }
 
@@ -115,7 +137,11 @@ pub(super) fn host_addresses(
         .iter()
         .filter_map(|address| Some((bind.for_family(address, address.port())?, *address)))
         .collect();
-    if pairs.is_empty() { Err(no_family(seed, bind)) } else { Ok(pairs) }
+    if pairs.is_empty() {
+        Err(no_family(seed, bind))
+    } else {
+        Ok(pairs)
+    }
 }
 
 /// For each family of the seed's addresses: where to listen, and the seed's addresses to dial from there.
@@ -155,11 +181,18 @@ pub(super) fn join_addresses(
 }
 
 fn no_family(seed: &[SocketAddr], bind: &Bind) -> ConfigError {
-    let family = if seed.iter().all(SocketAddr::is_ipv6) { "IPv6" } else { "IPv4" };
+    let family = if seed.iter().all(SocketAddr::is_ipv6) {
+        "IPv6"
+    } else {
+        "IPv4"
+    };
     let reason = format!(
         "'{}' has no {family} address, and the seed has no other ({})",
         bind.text,
-        seed.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+        seed.iter()
+            .map(SocketAddr::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
     );
     ConfigError::new("NEXAR_BIND", reason)
 }
@@ -189,7 +222,10 @@ mod tests {
         let bind = Bind::parse("127.0.0.1:80").unwrap();
         assert_eq!(bind.for_family(&v4, 9), Some(addr("127.0.0.1:80")));
         assert_eq!(bind.for_family(&addr("[::1]:9"), 9), None);
-        assert_eq!(Bind::parse("0.0.0.0").unwrap().for_family(&v4, 9), Some(addr("0.0.0.0:9")));
+        assert_eq!(
+            Bind::parse("0.0.0.0").unwrap().for_family(&v4, 9),
+            Some(addr("0.0.0.0:9"))
+        );
         let v6 = Bind::parse("[::1]").unwrap();
         assert_eq!(v6.for_family(&addr("[::2]:9"), 4), Some(addr("[::1]:4")));
     }
@@ -219,12 +255,21 @@ mod tests {
     #[test]
     fn a_rank_listens_where_it_would_send_from() {
         let ways = join_addresses(&[addr("127.0.0.1:7"), addr("127.0.0.1:8")], None).unwrap();
-        assert_eq!(ways, [(addr("127.0.0.1:0"), vec![addr("127.0.0.1:7"), addr("127.0.0.1:8")])]);
+        assert_eq!(
+            ways,
+            [(
+                addr("127.0.0.1:0"),
+                vec![addr("127.0.0.1:7"), addr("127.0.0.1:8")]
+            )]
+        );
     }
 
     #[tokio::test]
     async fn seeds_are_host_and_port() {
-        assert_eq!(resolve("S", "1.2.3.4:5").await.unwrap(), [addr("1.2.3.4:5")]);
+        assert_eq!(
+            resolve("S", "1.2.3.4:5").await.unwrap(),
+            [addr("1.2.3.4:5")]
+        );
         assert!(!resolve("S", "localhost:5").await.unwrap().is_empty());
         for bad in ["localhost", "host:", ":5", "host:99999"] {
             assert!(resolve("S", bad).await.is_err(), "{bad}");

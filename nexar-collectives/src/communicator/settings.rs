@@ -146,7 +146,12 @@ impl Settings {
             job: text(lookup, "NEXAR_JOB")?.unwrap_or(default.job),
             overrides: told(lookup, "NEXAR_ALGORITHM")?.unwrap_or_default(),
         };
-        settings.check(["NEXAR_WORLD_SIZE", "NEXAR_RANK", "NEXAR_SEED", "NEXAR_TRANSPORT"])?;
+        settings.check([
+            "NEXAR_WORLD_SIZE",
+            "NEXAR_RANK",
+            "NEXAR_SEED",
+            "NEXAR_TRANSPORT",
+        ])?;
         Ok(settings)
     }
 
@@ -190,9 +195,14 @@ impl Settings {
         let (setting, identity) = match &self.credentials {
             Credentials::None => ("job", Identity::insecure_loopback(&self.job)),
             Credentials::Secret(secret) => ("secret", Identity::from_secret(secret, &self.job)),
-            Credentials::Files { certificate, key, ca } => {
-                ("certificate files", Identity::from_pem_files(certificate, key, ca))
-            }
+            Credentials::Files {
+                certificate,
+                key,
+                ca,
+            } => (
+                "certificate files",
+                Identity::from_pem_files(certificate, key, ca),
+            ),
             Credentials::Identity(identity) => ("identity", Ok(identity.clone())),
         };
         identity.map_err(|error| ConfigError::new(setting, error.to_string()))
@@ -202,7 +212,11 @@ impl Settings {
 fn text(lookup: Lookup<'_>, name: &str) -> Result<Option<String>, ConfigError> {
     lookup(name)
         .filter(|value| !value.is_empty())
-        .map(|value| value.into_string().map_err(|_| ConfigError::new(name, "it is not UTF-8")))
+        .map(|value| {
+            value
+                .into_string()
+                .map_err(|_| ConfigError::new(name, "it is not UTF-8"))
+        })
         .transpose()
 }
 
@@ -212,7 +226,9 @@ fn told<V: FromStr<Err: ToString>>(
     name: &str,
 ) -> Result<Option<V>, ConfigError> {
     let parse = |value: String| {
-        value.parse().map_err(|error: V::Err| ConfigError::new(name, error.to_string()))
+        value
+            .parse()
+            .map_err(|error: V::Err| ConfigError::new(name, error.to_string()))
     };
     text(lookup, name)?.map(parse).transpose()
 }
@@ -223,7 +239,9 @@ fn parsed<V: FromStr>(
     expected: &str,
 ) -> Result<Option<V>, ConfigError> {
     let parse = |value: String| {
-        value.parse().map_err(|_| ConfigError::new(name, format!("'{value}' is not {expected}")))
+        value
+            .parse()
+            .map_err(|_| ConfigError::new(name, format!("'{value}' is not {expected}")))
     };
     text(lookup, name)?.map(parse).transpose()
 }
@@ -242,10 +260,12 @@ fn seconds(lookup: Lookup<'_>, name: &str) -> Result<Option<Duration>, ConfigErr
 fn credentials(lookup: Lookup<'_>) -> Result<Credentials, ConfigError> {
     let [certificate, key, ca] =
         ["NEXAR_CERT", "NEXAR_KEY", "NEXAR_CA"].map(|name| lookup(name).filter(|v| !v.is_empty()));
-    let files = [&certificate, &key, &ca].iter().filter(|v| v.is_some()).count();
-    let error = |name: &str, error: nexar_quic::IdentityError| {
-        ConfigError::new(name, error.to_string())
-    };
+    let files = [&certificate, &key, &ca]
+        .iter()
+        .filter(|v| v.is_some())
+        .count();
+    let error =
+        |name: &str, error: nexar_quic::IdentityError| ConfigError::new(name, error.to_string());
     let secret = match (text(lookup, "NEXAR_SECRET")?, lookup("NEXAR_SECRET_FILE")) {
         (Some(secret), _) => Some(Secret::new(&secret).map_err(|e| error("NEXAR_SECRET", e))?),
         (None, Some(file)) if !file.is_empty() => {
@@ -278,7 +298,10 @@ mod tests {
 
     fn settings(variables: &[(&str, &str)]) -> Result<Settings, ConfigError> {
         let find = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).into())
         };
         Settings::from_lookup(&find)
     }
@@ -329,13 +352,19 @@ mod tests {
         let cases: &[(&str, &[(&str, &str)])] = &[
             ("NEXAR_WORLD_SIZE", &[("NEXAR_WORLD_SIZE", "four")]),
             ("NEXAR_WORLD_SIZE", &[("NEXAR_WORLD_SIZE", "0")]),
-            ("NEXAR_WORLD_SIZE", &[("NEXAR_WORLD_SIZE", "99999999"), seed]),
+            (
+                "NEXAR_WORLD_SIZE",
+                &[("NEXAR_WORLD_SIZE", "99999999"), seed],
+            ),
             ("NEXAR_RANK", &[world, seed, ("NEXAR_RANK", "-1")]),
             ("NEXAR_RANK", &[world, seed, ("NEXAR_RANK", "4")]),
             ("NEXAR_SEED", &[world]),
             ("NEXAR_SEED_ROLE", &[("NEXAR_SEED_ROLE", "maybe")]),
             ("NEXAR_SECRET", &[("NEXAR_SECRET", "x")]),
-            ("NEXAR_SECRET_FILE", &[("NEXAR_SECRET_FILE", "/nonexistent/secret")]),
+            (
+                "NEXAR_SECRET_FILE",
+                &[("NEXAR_SECRET_FILE", "/nonexistent/secret")],
+            ),
             ("NEXAR_CERT", &[("NEXAR_CERT", "cert.pem")]),
             ("NEXAR_TRANSPORT", &[("NEXAR_TRANSPORT", "tcp")]),
             ("NEXAR_TIMEOUT_SECS", &[("NEXAR_TIMEOUT_SECS", "soon")]),
@@ -343,7 +372,10 @@ mod tests {
             ("NEXAR_TIMEOUT_SECS", &[("NEXAR_TIMEOUT_SECS", "-3")]),
             ("NEXAR_TIMEOUT_SECS", &[("NEXAR_TIMEOUT_SECS", "inf")]),
             ("NEXAR_SPIN_US", &[("NEXAR_SPIN_US", "-1")]),
-            ("NEXAR_ALGORITHM", &[("NEXAR_ALGORITHM", "all_reduce:magic")]),
+            (
+                "NEXAR_ALGORITHM",
+                &[("NEXAR_ALGORITHM", "all_reduce:magic")],
+            ),
         ];
         for (variable, environment) in cases {
             let error = settings(environment).unwrap_err();

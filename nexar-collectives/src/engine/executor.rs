@@ -85,7 +85,10 @@ struct Partial<const N: usize> {
 }
 
 impl<const N: usize> Partial<N> {
-    const EMPTY: Self = Partial { bytes: [0; N], filled: 0 };
+    const EMPTY: Self = Partial {
+        bytes: [0; N],
+        filled: 0,
+    };
 
     /// Moves bytes from `data` until `length` are there; whether they are.
     fn fill(&mut self, length: usize, data: &mut &[u8]) -> bool {
@@ -212,7 +215,11 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
     /// Makes the next chunk for a member pending, if one may be sent yet.
     fn next_chunk(&mut self, at: usize) -> bool {
         let peer = &self.peers[at];
-        let next = peer.items.sends.get(peer.next_send).filter(|id| self.ready(**id));
+        let next = peer
+            .items
+            .sends
+            .get(peer.next_send)
+            .filter(|id| self.ready(**id));
         let Some(&id) = next else {
             // A member to which nothing is sent, or not yet, still has to learn of this call. Where
             // data will follow, the header goes with it.
@@ -242,7 +249,11 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             _ => {
                 let end = length.min(peer.send_offset + MAX_CHUNK);
                 let body = &self.memory.read(span)[peer.send_offset..end];
-                (self.pool.bytes([header, body]), true, end - peer.send_offset)
+                (
+                    self.pool.bytes([header, body]),
+                    true,
+                    end - peer.send_offset,
+                )
             }
         };
         let peer = &mut self.peers[at];
@@ -272,13 +283,19 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         let mut moved = false;
         for _ in 0..READS_IN_A_ROW {
             let peer = &self.peers[at];
-            let item = peer.items.receives.get(peer.next_receive).filter(|id| self.ready(**id));
+            let item = peer
+                .items
+                .receives
+                .get(peer.next_receive)
+                .filter(|id| self.ready(**id));
             let body = item.map_or(0, |id| self.receive_length(*id) - peer.receive_offset);
             let wanted = HEADER_LEN - peer.header.filled + body;
             if wanted == 0 {
                 break;
             }
-            let Poll::Ready(bytes) = self.read(at, cx, wanted) else { break };
+            let Poll::Ready(bytes) = self.read(at, cx, wanted) else {
+                break;
+            };
             self.take(at, &bytes?)?;
             moved = true;
         }
@@ -303,7 +320,10 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         let stream = match &mut peer.lane.recv {
             Some(stream) => stream,
             none => {
-                let lane = self.call.group().poll_lane(cx, member, LaneKind::Collective);
+                let lane = self
+                    .call
+                    .group()
+                    .poll_lane(cx, member, LaneKind::Collective);
                 none.insert(ready!(lane))
             }
         };
@@ -328,19 +348,26 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         if data.is_empty() {
             return Ok(());
         }
-        self.store(at, data).map_err(|error| Trouble::Local(error.to_string()))
+        self.store(at, data)
+            .map_err(|error| Trouble::Local(error.to_string()))
     }
 
     fn compare(&self, member: usize, bytes: &[u8; HEADER_LEN]) -> Result<(), Trouble> {
         let theirs: Call = header::decode(bytes).map_err(|error| {
-            Trouble::Failure(Failure::Protocol { rank: member, what: error.to_string() })
+            Trouble::Failure(Failure::Protocol {
+                rank: member,
+                what: error.to_string(),
+            })
         })?;
         let ours = *self.call.call();
         if theirs == ours {
             return Ok(());
         }
         let own = self.call.group().rank();
-        Err(Trouble::Failure(Failure::mismatch((own, ours), (member, theirs))))
+        Err(Trouble::Failure(Failure::mismatch(
+            (own, ours),
+            (member, theirs),
+        )))
     }
 
     fn store(
@@ -349,7 +376,9 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         mut data: &[u8],
     ) -> Result<(), nexar_device::reduce::ReduceError> {
         let peer = &mut self.peers[at];
-        let Some(&id) = peer.items.receives.get(peer.next_receive) else { return Ok(()) };
+        let Some(&id) = peer.items.receives.get(peer.next_receive) else {
+            return Ok(());
+        };
         let Action::Recv { span, store, .. } = self.program.schedule.items[id as usize].action
         else {
             return Ok(());
@@ -360,14 +389,16 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         let mut offset = start;
         if peer.carry.filled > 0 && peer.carry.fill(element, &mut data) {
             let whole = &peer.carry.bytes[..element];
-            self.combiner.store(self.memory, span, store, offset, whole)?;
+            self.combiner
+                .store(self.memory, span, store, offset, whole)?;
             peer.carry.filled = 0;
             offset += element;
         }
         let whole = data.len() - data.len() % element;
         if whole > 0 {
             let (elements, rest) = data.split_at(whole);
-            self.combiner.store(self.memory, span, store, offset, elements)?;
+            self.combiner
+                .store(self.memory, span, store, offset, elements)?;
             data = rest;
         }
         if !data.is_empty() {

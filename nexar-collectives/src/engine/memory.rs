@@ -2,7 +2,7 @@
 
 use crate::schedule::{Buffer, Span, Store};
 use nexar_core::{DataType, ReduceOp};
-use nexar_device::reduce::{self, Accumulator, Order, ReduceError};
+use nexar_device::reduce::{self, Accumulator, ReduceError};
 
 /// The buffers of an operation, as bytes. Spans are in elements of `element` bytes.
 #[derive(Debug)]
@@ -75,9 +75,16 @@ pub(crate) enum Arithmetic {
     /// In their own type.
     Narrow { dtype: DataType, op: ReduceOp },
     /// Wide where they are combined, narrow on the wire.
-    WideAtSite { dtype: DataType, op: ReduceOp, accumulator: Accumulator },
+    WideAtSite {
+        dtype: DataType,
+        op: ReduceOp,
+        accumulator: Accumulator,
+    },
     /// The memory holds wide elements already.
-    Wide { op: ReduceOp, accumulator: Accumulator },
+    Wide {
+        op: ReduceOp,
+        accumulator: Accumulator,
+    },
 }
 
 /// A wide accumulator for a span that is being combined.
@@ -99,7 +106,12 @@ pub(crate) struct Combiner {
 
 impl Combiner {
     pub(crate) fn new(arithmetic: Arithmetic, world: usize) -> Self {
-        Combiner { arithmetic, world, sites: Vec::new(), idle: Vec::new() }
+        Combiner {
+            arithmetic,
+            world,
+            sites: Vec::new(),
+            idle: Vec::new(),
+        }
     }
 
     /// Stores `data`, whole elements, at `offset` bytes in `span`.
@@ -112,22 +124,26 @@ impl Combiner {
         data: &[u8],
     ) -> Result<(), ReduceError> {
         let element = memory.element;
-        let (incoming_first, first) = match store {
+        // The order of the operands does not matter: all built-in reductions are commutative.
+        let first = match store {
             Store::Copy => return self.copy(&mut memory.write(span)[offset..][..data.len()], data),
-            Store::Reduce { incoming_first, first, .. } => (incoming_first, first),
+            Store::Reduce { first, .. } => first,
         };
-        let order = if incoming_first { Order::IncomingFirst } else { Order::AccFirst };
         match self.arithmetic {
             Arithmetic::None { .. } => Ok(()),
             Arithmetic::Narrow { dtype, op } => {
                 let acc = &mut memory.write(span)[offset..][..data.len()];
-                reduce::reduce(dtype, op, acc, data, order)
+                reduce::reduce(dtype, op, acc, data)
             }
             Arithmetic::Wide { op, accumulator } => {
                 let acc = &mut memory.write(span)[offset..][..data.len()];
-                reduce::combine(accumulator, op, acc, data, order)
+                reduce::combine(accumulator, op, acc, data)
             }
-            Arithmetic::WideAtSite { dtype, op, accumulator } => {
+            Arithmetic::WideAtSite {
+                dtype,
+                op,
+                accumulator,
+            } => {
                 let width = accumulator.size();
                 let at = self.site(span, span.len * width);
                 let start = offset / element * width;
@@ -136,15 +152,20 @@ impl Combiner {
                     let own = &memory.read(span)[offset..][..data.len()];
                     reduce::widen(dtype, accumulator, sums, own)?;
                 }
-                reduce::accumulate(dtype, accumulator, op, sums, data, order)
+                reduce::accumulate(dtype, accumulator, op, sums, data)
             }
         }
     }
 
     fn copy(&self, target: &mut [u8], data: &[u8]) -> Result<(), ReduceError> {
         match self.arithmetic {
-            Arithmetic::None { dtype: Some(DataType::Bool) }
-            | Arithmetic::Narrow { dtype: DataType::Bool, .. } => reduce::copy_bool(target, data),
+            Arithmetic::None {
+                dtype: Some(DataType::Bool),
+            }
+            | Arithmetic::Narrow {
+                dtype: DataType::Bool,
+                ..
+            } => reduce::copy_bool(target, data),
             _ => {
                 target.copy_from_slice(data);
                 Ok(())
@@ -169,13 +190,19 @@ impl Combiner {
         span: Span,
         store: Store,
     ) -> Result<(), ReduceError> {
-        let Store::Reduce { last: true, .. } = store else { return Ok(()) };
+        let Store::Reduce { last: true, .. } = store else {
+            return Ok(());
+        };
         match self.arithmetic {
             Arithmetic::None { .. } | Arithmetic::Wide { .. } => Ok(()),
             Arithmetic::Narrow { dtype, op } => {
                 reduce::finish_in_place(dtype, op, self.world, memory.write(span))
             }
-            Arithmetic::WideAtSite { dtype, op, accumulator } => {
+            Arithmetic::WideAtSite {
+                dtype,
+                op,
+                accumulator,
+            } => {
                 let Some(at) = self.sites.iter().position(|site| site.span == span) else {
                     return Ok(());
                 };

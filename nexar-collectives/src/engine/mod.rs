@@ -17,7 +17,7 @@ use nexar_core::{
 use nexar_device::reduce::{self, Accumulator};
 use pool::ChunkPool;
 use program::{Program, Programs};
-use std::future::poll_fn;
+use std::{future::poll_fn, sync::Arc};
 use tokio::sync::Mutex;
 
 /// One collective call on this rank, with its buffers as bytes.
@@ -49,7 +49,11 @@ impl Request<'_> {
             sequence,
             dtype: self.dtype,
             op: self.op,
-            count: if self.dtype.is_some() { self.operation.count() as u64 } else { 0 },
+            count: if self.dtype.is_some() {
+                self.operation.count() as u64
+            } else {
+                0
+            },
             root,
             algorithm: plan.algorithm as u8,
         }
@@ -68,7 +72,7 @@ fn collective(operation: Operation) -> nexar_core::Collective {
 
 /// The collectives of one communicator.
 pub(crate) struct Engine<T: Transport> {
-    group: Group<T>,
+    group: Arc<Group<T>>,
     /// By member. Held by the call in progress: calls on a communicator run one after the other, in the
     /// order in which they were first polled.
     lanes: Mutex<Vec<Lane<T>>>,
@@ -78,8 +82,14 @@ pub(crate) struct Engine<T: Transport> {
 }
 
 impl<T: Transport> Engine<T> {
-    pub(crate) fn new(group: Group<T>, overrides: Overrides) -> Self {
-        let lanes = (0..group.size()).map(|_| Lane { send: None, recv: None }).collect();
+    pub(crate) fn new(group: impl Into<Arc<Group<T>>>, overrides: Overrides) -> Self {
+        let group = group.into();
+        let lanes = (0..group.size())
+            .map(|_| Lane {
+                send: None,
+                recv: None,
+            })
+            .collect();
         Engine {
             group,
             lanes: Mutex::new(lanes),
@@ -108,9 +118,14 @@ impl<T: Transport> Engine<T> {
             .map_err(|failure| self.error(collective, None, failure))?;
         let sequence = ongoing.call().sequence;
         let world = self.group.size();
-        let program = self.programs.get(request.operation, plan, world, self.group.rank());
+        let program = self
+            .programs
+            .get(request.operation, plan, world, self.group.rank());
         tracing::trace!(call = %ongoing.call(), %plan, "collective");
-        match self.execute(&ongoing, &program, &mut lanes, request, plan).await {
+        match self
+            .execute(&ongoing, &program, &mut lanes, request, plan)
+            .await
+        {
             Ok(()) => {
                 ongoing.finish();
                 Ok(())
@@ -131,7 +146,14 @@ impl<T: Transport> Engine<T> {
 
     fn error(&self, collective: Collective, sequence: Option<u64>, failure: Failure) -> Error {
         let (id, rank) = (self.group.id(), self.group.rank());
-        Box::new(OperationError::new(collective.name(), sequence, id, rank, failure)).into()
+        Box::new(OperationError::new(
+            collective.name(),
+            sequence,
+            id,
+            rank,
+            failure,
+        ))
+        .into()
     }
 
     async fn execute(
@@ -151,18 +173,30 @@ impl<T: Transport> Engine<T> {
         let arithmetic = match (dtype, op, request.accumulator()) {
             (Some(dtype), Some(op), Some(accumulator)) => {
                 if !program.schedule.single_site {
-                    return self.execute_wide(call, program, lanes, request, accumulator).await;
+                    return self
+                        .execute_wide(call, program, lanes, request, accumulator)
+                        .await;
                 }
-                Arithmetic::WideAtSite { dtype, op, accumulator }
+                Arithmetic::WideAtSite {
+                    dtype,
+                    op,
+                    accumulator,
+                }
             }
             _ => narrow,
         };
         let element = request.element();
         let scratch = vec![0; program.schedule.scratch * element];
         let Request { input, output, .. } = request;
-        let mut memory = Memory { input, output, scratch, element };
+        let mut memory = Memory {
+            input,
+            output,
+            scratch,
+            element,
+        };
         let combiner = Combiner::new(arithmetic, world);
-        self.transfer(call, program, lanes, &mut memory, combiner).await?;
+        self.transfer(call, program, lanes, &mut memory, combiner)
+            .await?;
         self.settle_nan(dtype, op, plan, memory.output)
     }
 
@@ -175,7 +209,14 @@ impl<T: Transport> Engine<T> {
         request: Request<'_>,
         accumulator: Accumulator,
     ) -> Result<(), Failure> {
-        let Request { dtype: Some(dtype), op: Some(op), input, output, .. } = request else {
+        let Request {
+            dtype: Some(dtype),
+            op: Some(op),
+            input,
+            output,
+            ..
+        } = request
+        else {
             return Err(self.local("a wide operation without a reduction"));
         };
         let (element, world) = (accumulator.size(), self.group.size());
@@ -193,7 +234,8 @@ impl<T: Transport> Engine<T> {
             element,
         };
         let combiner = Combiner::new(Arithmetic::Wide { op, accumulator }, world);
-        self.transfer(call, program, lanes, &mut memory, combiner).await?;
+        self.transfer(call, program, lanes, &mut memory, combiner)
+            .await?;
         reduce::finish(dtype, accumulator, op, world, output, &wide_output).map_err(refused)?;
         reduce::canonicalize_nan(dtype, output).map_err(refused)
     }
@@ -207,7 +249,9 @@ impl<T: Transport> Engine<T> {
         plan: Plan,
         output: &mut [u8],
     ) -> Result<(), Failure> {
-        let (Some(dtype), Some(_)) = (dtype, op) else { return Ok(()) };
+        let (Some(dtype), Some(_)) = (dtype, op) else {
+            return Ok(());
+        };
         if plan.algorithm != schedule::Algorithm::RecursiveDoubling || !dtype.is_float() {
             return Ok(());
         }
@@ -215,7 +259,10 @@ impl<T: Transport> Engine<T> {
     }
 
     fn local(&self, reason: impl ToString) -> Failure {
-        Failure::Aborted { rank: self.group.rank(), reason: reason.to_string() }
+        Failure::Aborted {
+            rank: self.group.rank(),
+            reason: reason.to_string(),
+        }
     }
 
     /// Opens the lanes that are not open yet and runs the program over them.
@@ -231,7 +278,10 @@ impl<T: Transport> Engine<T> {
             if let Some(lane) = lanes.get_mut(peer.member)
                 && lane.send.is_none()
             {
-                let opened = self.group.open_lane(peer.member, LaneKind::Collective, 0).await?;
+                let opened = self
+                    .group
+                    .open_lane(peer.member, LaneKind::Collective, 0)
+                    .await?;
                 lane.send = Some(opened);
             }
         }

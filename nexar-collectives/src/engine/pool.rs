@@ -27,7 +27,10 @@ impl ChunkPool {
         chunk.clear();
         chunk.extend_from_slice(parts[0]);
         chunk.extend_from_slice(parts[1]);
-        Bytes::from_owner(Chunk { chunk, pool: self.clone() })
+        Bytes::from_owner(Chunk {
+            chunk,
+            pool: self.clone(),
+        })
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -64,7 +67,9 @@ mod tests {
     fn buffers_come_back_and_the_pool_is_bounded() {
         let pool = ChunkPool::default();
         let body = vec![7u8; SMALL];
-        let chunks: Vec<Bytes> = (0..MAX_IDLE + 9).map(|_| pool.bytes([&[1, 2], &body])).collect();
+        let chunks: Vec<Bytes> = (0..MAX_IDLE + 9)
+            .map(|_| pool.bytes([&[1, 2], &body]))
+            .collect();
         assert_eq!(&chunks[3][..4], &[1, 2, 7, 7]);
         assert_eq!(chunks[3].len(), SMALL + 2);
         drop(chunks);

@@ -41,7 +41,11 @@ impl Program {
         let mut copies = Vec::new();
         let mut peer = |peers: &mut Vec<PeerItems>, member: usize| {
             *slots[member].get_or_insert_with(|| {
-                peers.push(PeerItems { member, sends: Vec::new(), receives: Vec::new() });
+                peers.push(PeerItems {
+                    member,
+                    sends: Vec::new(),
+                    receives: Vec::new(),
+                });
                 peers.len() - 1
             })
         };
@@ -64,7 +68,13 @@ impl Program {
             peer(&mut peers, (rank + world - 1) % world);
         }
         let (shared, sharers) = common_chunks(&schedule);
-        Program { schedule, copies, peers, shared, sharers }
+        Program {
+            schedule,
+            copies,
+            peers,
+            shared,
+            sharers,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Sch
     schedule.finish(0)
 }
 
-/// Ring (Thakur, Rabenseifner, Gropp 2005, section 3): in step t a rank passes on the block of the
+/// Ring (Thakur, Rabenseifner, Gropp 2005): in step t a rank passes on the block of the
 /// rank t below it, which it received in the step before.
 ///
 /// Each rank talks to its two neighbours only. Segments of one step are independent, so that a

@@ -4,7 +4,7 @@ use super::builder::{Blocks, Builder, FREE, Pieces};
 use super::{Algorithm, ItemId, Plan, Schedule, Span, Store};
 
 /// Recursive doubling (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
-/// Operations in MPICH, section 5), for short vectors and any world.
+/// Operations in MPICH), for short vectors and any world.
 ///
 /// Let p be the largest power of two in the world. The first 2 (n - p) ranks fold in pairs: the even
 /// one sends its vector to the odd one, and gets the result at the end. The p ranks that are

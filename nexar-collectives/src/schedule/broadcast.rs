@@ -4,7 +4,7 @@ use super::builder::{Blocks, Builder, FREE, Pieces};
 use super::{Plan, Schedule, Span, Store};
 
 /// Binomial tree (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
-/// Operations in MPICH, section 4), for short vectors.
+/// Operations in MPICH), for short vectors.
 ///
 /// The parent of a number is the number without its lowest bit; its children are the number plus
 /// each power of two below its lowest bit, the largest subtree first. The depth of a number is its
@@ -30,8 +30,7 @@ pub(super) fn binomial(world: usize, rank: usize, root: usize, count: usize) -> 
     schedule.finish(0)
 }
 
-/// Pipelined chain: each number passes every segment on to the next as soon as it has it (the pipeline
-/// of Thakur, Rabenseifner, Gropp 2005, section 9, over a chain).
+/// Pipelined chain: each number passes every segment on to the next as soon as it has it.
 ///
 /// Every link carries the vector once, and the last rank is n - 2 segments behind: best for long
 /// vectors, and each rank talks to two others only.
@@ -54,8 +53,8 @@ pub(super) fn chain(world: usize, rank: usize, root: usize, count: usize, plan: 
     schedule.finish(0)
 }
 
-/// Scatter and all-gather (van de Geijn's long-vector broadcast; Thakur, Rabenseifner, Gropp 2005,
-/// section 4), by direct exchange and in blocks.
+/// Scatter and all-gather (van de Geijn's long-vector broadcast, in Thakur, Rabenseifner, Gropp 2005),
+/// by direct exchange and in blocks.
 ///
 /// A block is divided among the n - 1 ranks other than the root. The root sends each its piece, and
 /// each passes its piece on to the n - 2 others. So the root sends the vector once, every other

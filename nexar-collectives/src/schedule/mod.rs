@@ -14,6 +14,7 @@
 //!   it). A receive is complete when all of its data has been stored.
 //!   Every element is read once per send, so that a send no longer reads what its peer has received.
 //! - An item only depends on items before it in the list.
+//! - Spans are never empty: two ranks that have no element to exchange exchange no message.
 
 mod all_gather;
 mod all_reduce;
@@ -22,13 +23,15 @@ mod broadcast;
 mod builder;
 #[cfg(test)]
 mod check;
+mod overrides;
 mod reduce_scatter;
 mod select;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use nexar_core::Collective;
-pub(crate) use select::{Algorithm, Overrides, Plan, select};
+pub(crate) use overrides::Overrides;
+pub(crate) use select::{Algorithm, Plan, select};
 
 /// What the ranks do together, with the values that all of them must agree on.
 ///
@@ -76,6 +79,7 @@ impl Operation {
     }
 
     /// Elements of the input that the schedules read.
+    #[cfg(test)]
     pub(crate) const fn input_len(self, world: usize) -> usize {
         match self {
             Operation::Barrier => 1,
@@ -86,6 +90,7 @@ impl Operation {
     }
 
     /// Elements of the output that the schedules read and write.
+    #[cfg(test)]
     pub(crate) const fn output_len(self, world: usize) -> usize {
         match self {
             Operation::Barrier => 0,

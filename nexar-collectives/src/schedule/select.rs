@@ -7,7 +7,6 @@ use super::Operation;
 use nexar_core::Collective;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 /// The algorithms that can carry out a collective.
 pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
@@ -59,14 +58,6 @@ impl Algorithm {
             Algorithm::Direct => "direct",
             Algorithm::Ring => "ring",
         }
-    }
-
-    /// The algorithm with this wire number, if there is one.
-    pub(crate) const fn from_wire(number: u8) -> Option<Algorithm> {
-        if number == 0 || number as usize > Self::ALL.len() {
-            return None;
-        }
-        Some(Self::ALL[number as usize - 1])
     }
 
     /// Whether its reductions are [`single_site`](super::Schedule::single_site). Between two ranks every
@@ -142,8 +133,8 @@ const fn rule(
 
 /// The first rule that applies decides.
 ///
-/// The switch points come from measurements on loopback (2 cores, encrypted, up to 8 ranks) and,
-/// beyond 8 ranks, from the model time = messages in a row * 15 us + bytes * 1 ns. To measure anew:
+/// The switch points of all-reduce up to 8 ranks come from measurements on loopback (2 cores, encrypted).
+/// The others are estimates from the model time = messages in a row * 15 us + bytes * 1 ns. To measure:
 /// run `nexar-perf` for the collective over sizes from 8 B to 64 MiB, once per algorithm with
 /// `NEXAR_ALGORITHM=<collective>:<algorithm>`, and set `bytes` to where the curves cross.
 #[rustfmt::skip]
@@ -243,114 +234,6 @@ fn least_segment(operation: Operation, world: usize) -> usize {
         .div_ceil((ITEMS / 8 / vectors.max(1)).max(1))
 }
 
-/// The algorithms that the user asks for, by collective.
-///
-/// Written as in `all_reduce:ring,broadcast:chain`.
-///
-/// ```ignore
-/// let overrides: Overrides = "all_reduce:ring".parse()?;
-/// assert_eq!(overrides.get(Collective::AllReduce), Some(Algorithm::Ring));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Overrides([Option<Algorithm>; Collective::ALL.len()]);
-
-/// The place of a collective in [`Collective::ALL`], which is in the order of the wire numbers, from 1.
-const fn slot(collective: Collective) -> usize {
-    collective as usize - 1
-}
-
-impl Overrides {
-    /// The algorithm that is asked for.
-    pub(crate) const fn get(&self, collective: Collective) -> Option<Algorithm> {
-        self.0[slot(collective)]
-    }
-
-    /// Asks for an algorithm. An error if the collective does not know it.
-    pub(crate) fn set(
-        &mut self,
-        collective: Collective,
-        algorithm: Algorithm,
-    ) -> Result<(), InvalidAlgorithm> {
-        if !algorithms(collective).contains(&algorithm) {
-            return Err(InvalidAlgorithm::algorithm(collective, algorithm.name()));
-        }
-        self.0[slot(collective)] = Some(algorithm);
-        Ok(())
-    }
-}
-
-impl FromStr for Overrides {
-    type Err = InvalidAlgorithm;
-
-    fn from_str(text: &str) -> Result<Overrides, InvalidAlgorithm> {
-        let mut overrides = Overrides::default();
-        for setting in text
-            .split(',')
-            .map(str::trim)
-            .filter(|setting| !setting.is_empty())
-        {
-            let (collective, algorithm) =
-                setting
-                    .split_once(':')
-                    .ok_or_else(|| InvalidAlgorithm::Form {
-                        setting: setting.to_owned(),
-                    })?;
-            let collective = Collective::ALL
-                .into_iter()
-                .find(|known| known.name() == collective.trim())
-                .ok_or_else(|| InvalidAlgorithm::collective(collective.trim()))?;
-            let algorithm = algorithm.trim();
-            let known = Algorithm::ALL
-                .into_iter()
-                .find(|known| known.name() == algorithm)
-                .ok_or_else(|| InvalidAlgorithm::algorithm(collective, algorithm))?;
-            overrides.set(collective, known)?;
-        }
-        Ok(overrides)
-    }
-}
-
-/// An algorithm setting that cannot be followed; it says what can.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum InvalidAlgorithm {
-    /// Not of the form `collective:algorithm`.
-    #[error(
-        "'{setting}' is not of the form collective:algorithm, such as all_reduce:ring; \
-         several are separated by commas"
-    )]
-    Form { setting: String },
-    /// No such collective.
-    #[error("unknown collective '{name}': expected one of {expected}")]
-    Collective { name: String, expected: String },
-    /// Not an algorithm of the collective.
-    #[error("{collective} has no algorithm '{name}': expected one of {expected}")]
-    Algorithm {
-        collective: Collective,
-        name: String,
-        expected: String,
-    },
-}
-
-impl InvalidAlgorithm {
-    fn collective(name: &str) -> InvalidAlgorithm {
-        let expected = Collective::ALL.map(Collective::name).join(", ");
-        InvalidAlgorithm::Collective {
-            name: name.to_owned(),
-            expected,
-        }
-    }
-
-    fn algorithm(collective: Collective, name: &str) -> InvalidAlgorithm {
-        let known: Vec<_> = algorithms(collective).iter().map(|a| a.name()).collect();
-        InvalidAlgorithm::Algorithm {
-            collective,
-            name: name.to_owned(),
-            expected: known.join(", "),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,45 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn names_and_wire_numbers_round_trip() {
-        for algorithm in Algorithm::ALL {
-            assert_eq!(Algorithm::from_wire(algorithm as u8), Some(algorithm));
-        }
-        assert_eq!(Algorithm::from_wire(0), None);
-        assert_eq!(Algorithm::from_wire(8), None);
-        for (i, collective) in Collective::ALL.into_iter().enumerate() {
-            assert_eq!(slot(collective), i);
-            for &algorithm in algorithms(collective) {
-                let overrides: Overrides = format!("{collective}:{algorithm}").parse().unwrap();
-                assert_eq!(overrides.get(collective), Some(algorithm));
-            }
-        }
-    }
-
-    #[test]
-    fn settings_are_separated_by_commas() {
-        let overrides: Overrides = " all_reduce:ring, broadcast : chain,".parse().unwrap();
-        assert_eq!(overrides.get(Collective::AllReduce), Some(Algorithm::Ring));
-        assert_eq!(overrides.get(Collective::Broadcast), Some(Algorithm::Chain));
-        assert_eq!(overrides.get(Collective::AllGather), None);
-        assert_eq!("".parse(), Ok(Overrides::default()));
-    }
-
-    #[test]
-    fn errors_say_what_is_valid() {
-        let error = |text: &str| text.parse::<Overrides>().unwrap_err().to_string();
+    fn wire_numbers_stay() {
         assert_eq!(
-            error("all_reduce:binomial"),
-            "all_reduce has no algorithm 'binomial': expected one of \
-             recursive-doubling, direct, ring"
+            Algorithm::ALL.map(|algorithm| algorithm as u8),
+            [1, 2, 3, 4, 5, 6, 7]
         );
-        assert_eq!(
-            error("reduce:ring"),
-            "unknown collective 'reduce': expected one of \
-             barrier, broadcast, all_reduce, all_gather, reduce_scatter"
-        );
-        assert!(error("ring").contains("all_reduce:ring"));
-        assert!(error("all_reduce:ring,broadcast:tree").contains("'tree'"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The background tasks of a connection: reading and writing its control stream, accepting its lanes.
 
-use super::{CLOSE_LEFT, CLOSE_PROTOCOL, LinkParts, Shared, lock, peer::Presence};
+use super::{
+    CLOSE_LEFT, CLOSE_PROTOCOL, LinkParts, Shared, group::LeftMember, lock, peer::Presence,
+};
 use crate::{
     error::RefuseReason,
     membership::{Greeting, Listener, RecvOf, SendOf},
@@ -174,11 +176,16 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
         Control::Leave {
             communicator,
             calls,
+            message_lane,
         } => {
             if let Some(group) = shared.find_group(communicator)
                 && let Some(member) = group.member(rank)
             {
-                group.set_left(member, Some(calls));
+                let left = LeftMember {
+                    calls,
+                    message_lane,
+                };
+                group.set_left(member, left);
             }
         }
         Control::Waiting { communicator, call } => {
@@ -205,7 +212,6 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
                 group.set_position(member, calls);
             }
         }
-        Control::ClearToSend { .. } | Control::Credit { .. } => {}
     }
 }
 

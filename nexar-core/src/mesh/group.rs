@@ -58,6 +58,32 @@ pub(crate) struct GroupShared<R> {
     state: Mutex<State<R>>,
 }
 
+/// What the messaging of a group hears from the mesh. It is called without any lock held.
+pub(crate) trait GroupListener: Send + Sync {
+    /// A lane came, a member left, or the group failed.
+    fn changed(&self);
+
+    /// Called about ten times a second.
+    fn tick(&self, now: Instant);
+}
+
+/// How a member left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeftMember {
+    /// The collective calls that it has made.
+    pub(crate) calls: u64,
+    /// Whether it had opened a message lane to this rank.
+    pub(crate) message_lane: bool,
+}
+
+impl LeftMember {
+    /// It left without saying so for this group.
+    pub(super) const SILENTLY: Self = LeftMember {
+        calls: 0,
+        message_lane: false,
+    };
+}
+
 struct State<R> {
     failure: Option<Failure>,
     /// Calls begun on this rank.
@@ -66,14 +92,19 @@ struct State<R> {
     history: VecDeque<Call>,
     members: Vec<MemberState<R>>,
     waker: Option<Waker>,
+    listener: Option<Arc<dyn GroupListener>>,
+    /// Member, transfer number and lane of large messages, until the listener takes them. Only kept where there is a
+    /// listener; the transport's limit of concurrent streams bounds them.
+    bulk: Vec<(usize, u64, R)>,
 }
 
 struct MemberState<R> {
     /// Calls begun, as far as it has said.
     calls: u64,
-    /// Calls in all, once it has left.
-    left: Option<u64>,
+    left: Option<LeftMember>,
     lanes: [Option<R>; LASTING_LANES],
+    /// This rank has opened a message lane to it.
+    message_lane: bool,
 }
 
 struct Ongoing {
@@ -113,7 +144,7 @@ impl<T: Transport> Group<T> {
         // A member may have gone before this list of ranks existed.
         for (member, rank) in shared.members.iter().enumerate() {
             match mesh.peer(*rank).map(|p| p.presence()) {
-                Some(Presence::Left) => shared.set_left(member, None),
+                Some(Presence::Left) => shared.set_left(member, LeftMember::SILENTLY),
                 Some(Presence::Lost) => {
                     let reason = "it was lost before".into();
                     shared.set_failure(Failure::PeerLost {
@@ -189,32 +220,36 @@ impl<T: Transport> Group<T> {
         kind: LaneKind,
         message: u64,
     ) -> Result<SendOf<T>, Failure> {
-        let connection = self
-            .shared
-            .members
-            .get(member)
-            .and_then(|rank| self.mesh.peer(*rank));
-        let Some(peer) = connection else {
-            return Err(Failure::Protocol {
-                rank: member,
-                what: "there is no such rank".into(),
-            });
-        };
+        match self.try_open_lane(member, kind, message).await {
+            Ok(stream) => Ok(stream),
+            Err(error) => Err(self.verdict(member, &error).await),
+        }
+    }
+
+    /// Opens a lane to a member; the group is the same whatever comes of it.
+    pub(crate) async fn try_open_lane(
+        &self,
+        member: usize,
+        kind: LaneKind,
+        message: u64,
+    ) -> Result<SendOf<T>, StreamError> {
+        let rank = self.shared.members.get(member);
+        let peer = rank.and_then(|rank| self.mesh.peer(*rank));
+        let connection = &peer.ok_or(StreamError::Closed)?.connection;
         let preamble = Preamble {
             communicator: self.id(),
             kind,
             message,
         }
         .encode();
-        let opened = async {
-            let mut stream = peer.connection.open_uni().await?;
-            stream.write_all(Bytes::copy_from_slice(&preamble)).await?;
-            Ok(stream)
-        };
-        match opened.await {
-            Ok(stream) => Ok(stream),
-            Err(error) => Err(self.verdict(member, &error).await),
+        let mut stream = connection.open_uni().await?;
+        stream.write_all(Bytes::copy_from_slice(&preamble)).await?;
+        if kind == LaneKind::Message
+            && let Some(state) = lock(&self.shared.state).members.get_mut(member)
+        {
+            state.message_lane = true;
         }
+        Ok(stream)
     }
 
     /// The lane of this kind from a member, once it has come. It is given out once.
@@ -236,6 +271,37 @@ impl<T: Transport> Group<T> {
         }
     }
 
+    /// From now on `listener` hears of changes, or nobody; the lanes of large messages are kept for it.
+    pub(crate) fn listen(&self, listener: Option<Arc<dyn GroupListener>>) {
+        let mut state = lock(&self.shared.state);
+        let bulk = std::mem::take(&mut state.bulk);
+        let before = std::mem::replace(&mut state.listener, listener);
+        drop(state);
+        drop((bulk, before));
+    }
+
+    /// The message lane from a member, if it has come.
+    pub(crate) fn take_message_lane(&self, member: usize) -> Option<RecvOf<T>> {
+        let index = lane_index(LaneKind::Message)?;
+        let mut state = lock(&self.shared.state);
+        state.members.get_mut(member)?.lanes.get_mut(index)?.take()
+    }
+
+    /// The lanes of large messages that have come: member, number of the transfer, lane.
+    pub(crate) fn take_bulk_lanes(&self) -> Vec<(usize, u64, RecvOf<T>)> {
+        std::mem::take(&mut lock(&self.shared.state).bulk)
+    }
+
+    /// How a member has left, if it has.
+    pub(crate) fn left(&self, member: usize) -> Option<LeftMember> {
+        lock(&self.shared.state).members.get(member)?.left
+    }
+
+    /// The time limits.
+    pub fn limits(&self) -> crate::TimeLimits {
+        self.mesh.limits
+    }
+
     /// Why a stream to or from a member failed: what the control stream says, for which it waits a little.
     pub async fn verdict(&self, member: usize, error: &StreamError) -> Failure {
         let said = timeout_on(&self.mesh, poll_fn(|cx| self.shared.poll_failure(cx))).await;
@@ -254,13 +320,19 @@ impl<T: Transport> Group<T> {
     /// Tells the other members that this rank makes no further calls.
     fn announce_leave(&self) {
         let state = lock(&self.shared.state);
-        if state.failure.is_none() {
-            let leave = Control::Leave {
-                communicator: self.id(),
-                calls: state.calls,
-            };
-            drop(state);
-            self.mesh.tell(&self.shared, &leave);
+        if state.failure.is_some() {
+            return;
+        }
+        for (rank, member) in self.shared.members.iter().zip(&state.members) {
+            if let Some(peer) = self.mesh.peer(*rank)
+                && peer.presence() == Presence::Here
+            {
+                peer.send(Control::Leave {
+                    communicator: self.id(),
+                    calls: state.calls,
+                    message_lane: member.message_lane,
+                });
+            }
         }
     }
 }
@@ -367,6 +439,20 @@ fn lane_index(kind: LaneKind) -> Option<usize> {
     }
 }
 
+/// Who has to hear of a change, once the state is unlocked.
+struct Changed(Option<Waker>, Option<Arc<dyn GroupListener>>);
+
+impl Changed {
+    fn call(self) {
+        if let Some(waker) = self.0 {
+            waker.wake();
+        }
+        if let Some(listener) = self.1 {
+            listener.changed();
+        }
+    }
+}
+
 impl<R> State<R> {
     fn wake_with(&mut self, cx: &mut Context<'_>) {
         if !self.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
@@ -374,11 +460,15 @@ impl<R> State<R> {
         }
     }
 
+    fn changed(&mut self) -> Changed {
+        Changed(self.waker.take(), self.listener.clone())
+    }
+
     /// The first member that has left and takes no part in call number `sequence`.
     fn leaver(&self, sequence: u64) -> Option<usize> {
         self.members
             .iter()
-            .position(|m| m.left.is_some_and(|calls| calls <= sequence))
+            .position(|m| m.left.is_some_and(|left| left.calls <= sequence))
     }
 }
 
@@ -388,6 +478,7 @@ impl<R> GroupShared<R> {
             calls: 0,
             left: None,
             lanes: [const { None }; LASTING_LANES],
+            message_lane: false,
         });
         let state = State {
             failure: None,
@@ -396,6 +487,8 @@ impl<R> GroupShared<R> {
             history: VecDeque::new(),
             members: states.collect(),
             waker: None,
+            listener: None,
+            bulk: Vec::new(),
         };
         GroupShared {
             id,
@@ -430,8 +523,10 @@ impl<R> GroupShared<R> {
         if state.failure.is_none()
             && let Some(rank) = state.leaver(sequence)
         {
-            state.failure = Some(Failure::PeerLeft { rank });
-            self.failed.store(true, Ordering::Release);
+            let failure = Failure::PeerLeft { rank };
+            drop(state);
+            self.set_failure(failure.clone());
+            return Err(failure);
         }
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -479,24 +574,29 @@ impl<R> GroupShared<R> {
         }
         state.failure = Some(failure);
         self.failed.store(true, Ordering::Release);
-        let waker = state.waker.take();
+        let changed = state.changed();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        changed.call();
         true
     }
 
-    /// A member makes no calls beyond the first `calls`; none for one that left without saying so.
-    pub(super) fn set_left(&self, member: usize, calls: Option<u64>) {
+    /// Who listens for changes of the group.
+    pub(super) fn listener(&self) -> Option<Arc<dyn GroupListener>> {
+        lock(&self.state).listener.clone()
+    }
+
+    /// A member has left and makes no further calls. Only the first word counts.
+    pub(super) fn set_left(&self, member: usize, left: LeftMember) {
         let mut state = lock(&self.state);
         let ongoing = state.ongoing.as_ref().map(|o| o.call.sequence);
         let Some(slot) = state.members.get_mut(member) else {
             return;
         };
-        let left = *slot.left.get_or_insert(calls.unwrap_or(0));
+        let calls = slot.left.get_or_insert(left).calls;
+        let changed = state.changed();
         drop(state);
-        if ongoing.is_some_and(|sequence| sequence >= left) {
+        changed.call();
+        if ongoing.is_some_and(|sequence| sequence >= calls) {
             self.set_failure(Failure::PeerLeft { rank: member });
         }
     }
@@ -522,26 +622,28 @@ impl<R> GroupShared<R> {
         (*ours != theirs).then(|| mismatch((self.own, *ours), (member, theirs)))
     }
 
+    /// A lane from a rank has come. One that nobody can want is dropped, which stops it.
     pub(super) fn add_lane(&self, rank: usize, preamble: Preamble, stream: R) {
         let Some(member) = self.member(rank) else {
             return;
         };
-        let Some(index) = lane_index(preamble.kind) else {
-            return;
-        };
         let mut state = lock(&self.state);
-        if let Some(slot) = state
-            .members
-            .get_mut(member)
-            .and_then(|m| m.lanes.get_mut(index))
-        {
-            *slot = Some(stream);
+        match lane_index(preamble.kind) {
+            Some(index) => {
+                if let Some(slot) = state
+                    .members
+                    .get_mut(member)
+                    .and_then(|m| m.lanes.get_mut(index))
+                {
+                    *slot = Some(stream);
+                }
+            }
+            None if state.listener.is_some() => state.bulk.push((member, preamble.message, stream)),
+            None => {}
         }
-        let waker = state.waker.take();
+        let changed = state.changed();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        changed.call();
     }
 
     /// A failure where the time limit has passed; the call where it is time to ask the others about it.

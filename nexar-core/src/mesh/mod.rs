@@ -24,6 +24,7 @@ use crate::{
     },
 };
 use group::GroupShared;
+pub(crate) use group::{GroupListener, LeftMember};
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
 use std::{
@@ -164,7 +165,11 @@ impl<T: Transport> Mesh<T> {
             peer.connection.close(CLOSE_LEFT, "left");
         }
         self.shared.transport.close(CLOSE_LEFT, "left").await;
-        if ranks.is_empty() { Ok(()) } else { Err(Error::NotConfirmed { ranks }) }
+        if ranks.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::NotConfirmed { ranks })
+        }
     }
 }
 
@@ -294,7 +299,7 @@ impl<T: Transport> Shared<T> {
         }
         for group in self.all_groups() {
             if let Some(member) = group.member(rank) {
-                group.set_left(member, None);
+                group.set_left(member, LeftMember::SILENTLY);
             }
         }
     }

@@ -31,6 +31,9 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
         last = now;
         shared.check_heartbeats();
         for group in shared.all_groups() {
+            if let Some(listener) = group.listener() {
+                listener.tick(now);
+            }
             let (failure, waiting) = group.check_time(now, shared.limits.operation);
             if let Some(failure) = failure {
                 shared.fail_group(&group, failure);

@@ -36,23 +36,11 @@ pub enum Control {
         communicator: u64,
         /// Calls that it has made on it.
         calls: u64,
+        /// Whether it has opened a message lane to the receiver, which may still hold messages.
+        message_lane: bool,
     },
     /// The sender leaves the group: its connections will be closed.
     Goodbye,
     /// Answer to [`Control::Goodbye`]: what was sent before has been received.
     GoodbyeSeen,
-    /// The sender is ready to receive a large message that was announced on a message lane.
-    ClearToSend {
-        /// The communicator.
-        communicator: u64,
-        /// Number of the message.
-        message: u64,
-    },
-    /// The sender has freed memory for small messages.
-    Credit {
-        /// The communicator.
-        communicator: u64,
-        /// Bytes.
-        bytes: u64,
-    },
 }

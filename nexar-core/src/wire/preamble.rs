@@ -9,7 +9,7 @@ use super::WireError;
 pub enum LaneKind {
     /// The collectives of a communicator.
     Collective = 1,
-    /// The small messages of a communicator, and the announcements of the large ones.
+    /// The small messages of a communicator, the announcements of the large ones and the answers.
     Message = 2,
     /// One large message.
     Bulk = 3,
@@ -31,7 +31,7 @@ pub struct Preamble {
     pub communicator: u64,
     /// The kind of traffic.
     pub kind: LaneKind,
-    /// For [`LaneKind::Bulk`], the number of the message; otherwise 0.
+    /// For [`LaneKind::Bulk`], the number of the transfer; otherwise 0.
     pub message: u64,
 }
 

@@ -11,7 +11,7 @@
 //! [`accumulator`] names a wider type:
 //!
 //! ```
-//! use nexar_device::reduce::{self, Accumulator, Order};
+//! use nexar_device::reduce::{self, Accumulator};
 //! use nexar_core::{DataType, Element, ReduceOp};
 //!
 //! let (dtype, op) = (DataType::U8, ReduceOp::Average);
@@ -21,7 +21,7 @@
 //! let mut acc = vec![0; ranks[0].len() * wide.size()];
 //! let mut out = [0u8; 3];
 //! reduce::widen(dtype, wide, &mut acc, &ranks[0])?;
-//! reduce::accumulate(dtype, wide, op, &mut acc, &ranks[1], Order::AccFirst)?;
+//! reduce::accumulate(dtype, wide, op, &mut acc, &ranks[1])?;
 //! reduce::finish(dtype, wide, op, ranks.len(), &mut out, &acc)?;
 //! assert_eq!(out, [225, 7, 0]);
 //! # Ok::<(), nexar_device::reduce::ReduceError>(())
@@ -59,18 +59,6 @@ pub use error::ReduceError;
 use error::{check_accumulator, check_equal, check_pair, check_whole, check_world};
 use level::Level;
 use nexar_core::{DataType, ReduceOp};
-
-/// Which operand comes first.
-///
-/// Every [`ReduceOp`] is commutative, so this changes no value; at most which payload a NaN has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Order {
-    /// `acc = acc op incoming`.
-    #[default]
-    AccFirst,
-    /// `acc = incoming op acc`.
-    IncomingFirst,
-}
 
 /// A type that is wide enough to reduce the elements of many ranks with one rounding at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,11 +109,11 @@ pub const fn accumulator(dtype: DataType, op: ReduceOp) -> Option<Accumulator> {
 /// then unchanged.
 ///
 /// ```
-/// use nexar_device::reduce::{self, Order};
+/// use nexar_device::reduce::self;
 /// use nexar_core::{DataType, Element, ReduceOp};
 ///
 /// let mut acc = f32::as_bytes(&[1.0, 2.0]).to_vec();
-/// reduce::reduce(DataType::F32, ReduceOp::Sum, &mut acc, f32::as_bytes(&[0.5, 4.0]), Order::AccFirst)?;
+/// reduce::reduce(DataType::F32, ReduceOp::Sum, &mut acc, f32::as_bytes(&[0.5, 4.0]))?;
 /// assert_eq!(acc, f32::as_bytes(&[1.5, 6.0]));
 /// # Ok::<(), nexar_device::reduce::ReduceError>(())
 /// ```
@@ -134,7 +122,6 @@ pub fn reduce(
     op: ReduceOp,
     acc: &mut [u8],
     incoming: &[u8],
-    _order: Order,
 ) -> Result<(), ReduceError> {
     op.check(dtype)?;
     check_whole(acc.len(), dtype.size())?;
@@ -175,7 +162,6 @@ pub fn accumulate(
     op: ReduceOp,
     acc: &mut [u8],
     incoming: &[u8],
-    _order: Order,
 ) -> Result<(), ReduceError> {
     op.check(dtype)?;
     let fits = self::accumulator(dtype, op) == Some(accumulator);
@@ -196,7 +182,6 @@ pub fn combine(
     op: ReduceOp,
     acc: &mut [u8],
     incoming: &[u8],
-    _order: Order,
 ) -> Result<(), ReduceError> {
     let fits = match accumulator {
         Accumulator::F32 => matches!(op, ReduceOp::Sum | ReduceOp::Product | ReduceOp::Average),

@@ -102,8 +102,8 @@ macro_rules! divide {
 divide! {
     f32 => f32;
     f64 => f64;
-    i64 => i8, i16, i32, u8, u16, u32;
-    i128 => i64, u64;
+    i64 => u8, u16, u32;
+    i128 => u64;
 }
 
 /// Any non-zero byte to 1.

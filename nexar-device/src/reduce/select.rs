@@ -176,14 +176,11 @@ pub(super) fn finish(level: Level, dtype: DataType, divisor: usize, out: &mut [u
     match dtype {
         DataType::F16 => narrow_f16(level, divisor as f32, out, acc),
         DataType::Bf16 => map::<u16, f32>(level, out, acc, NarrowQuotient(Brain16, divisor as f32)),
-        DataType::I8 => map::<i8, i64>(level, out, acc, wide),
-        DataType::I16 => map::<i16, i64>(level, out, acc, wide),
-        DataType::I32 => map::<i32, i64>(level, out, acc, wide),
-        DataType::U8 => map::<u8, i64>(level, out, acc, wide),
-        DataType::U16 => map::<u16, i64>(level, out, acc, wide),
-        DataType::U32 => map::<u32, i64>(level, out, acc, wide),
-        DataType::I64 => map::<i64, i128>(level, out, acc, widest),
-        DataType::U64 => map::<u64, i128>(level, out, acc, widest),
+        // The quotient fits, so that its low bytes are right for signed and unsigned types.
+        DataType::I8 | DataType::U8 => map::<u8, i64>(level, out, acc, wide),
+        DataType::I16 | DataType::U16 => map::<u16, i64>(level, out, acc, wide),
+        DataType::I32 | DataType::U32 => map::<u32, i64>(level, out, acc, wide),
+        DataType::I64 | DataType::U64 => map::<u64, i128>(level, out, acc, widest),
         _ => {}
     }
 }

@@ -1,7 +1,181 @@
-//! Runs quinn's drivers.
+//! Whoever waits drives the connections.
+//!
+//! quinn hands the futures that move datagrams (one for the endpoint, one per connection) to a runtime
+//! and expects that something polls them. Here they lie in one shared set, [`Drivers`], and exactly one
+//! party polls the set at any time:
+//!
+//! - **A waiter**: a task of the application inside [`Drivers::drive`]. It reads the socket directly and,
+//!   while there is nothing to read, yields the core and looks again, for a bounded time since the last
+//!   datagram. A message then costs no wake-up of another thread, which is what most of a small message's
+//!   time would be. A waiter never sleeps on the socket: before it sleeps it hands the set over.
+//! - **The background**: a task on the transport's own thread. It polls the set whenever nobody else does,
+//!   and sleeps on the readiness of the socket and on the earliest timer.
+//!
+//! # Rules
+//!
+//! 1. The futures are polled only under the lock of [`Core`](executor::Core), and only by the current
+//!    [`Owner`](state::Owner). A party that lost the ownership notices at its next round.
+//! 2. Wakers of the set do nothing but note what is ready under the lock of [`State`](state::State), which
+//!    is a leaf: nothing is called, dropped or locked under it. quinn wakes and spawns under its own locks.
+//! 3. The socket never registers for readiness by itself. When it has nothing, it notes who asked; the
+//!    owner has them ask again ([`Socket::retry`]). Only the background arms the readiness of the file
+//!    descriptor, as the last step before it sleeps.
+//! 4. A waiter that is done leaves the set to nobody: mostly the same task comes back within microseconds,
+//!    and waking another thread would cost more than the message. The background takes over after one
+//!    or two [`TICK`](background::TICK)s, and at once if a future of the set is woken. A waiter that lets other tasks
+//!    of its runtime run stays the owner for as long.
 
+mod background;
+mod executor;
+mod readiness;
 mod runtime;
 mod socket;
+mod state;
+mod timers;
+mod waiter;
 
 pub(crate) use runtime::Runtime;
 pub(crate) use socket::Socket;
+
+use background::BackgroundDriver;
+use executor::Core;
+use readiness::Readiness;
+use state::State;
+use std::{
+    fmt, io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+    time::{Duration, Instant},
+};
+use timers::Timers;
+use tokio::runtime::Handle;
+
+/// Rounds that a waiter makes for others once it is done.
+const MAX_FLUSH_ROUNDS: usize = 4;
+
+/// The shared set of driver futures of one endpoint.
+pub(crate) struct Drivers {
+    state: Mutex<State>,
+    core: Mutex<Core>,
+    timers: Timers,
+    socket: Arc<Socket>,
+    weak: Weak<Drivers>,
+    /// How long a waiter looks for datagrams itself; zero: waiters do not drive.
+    spin: Duration,
+    /// A waiter that is not polled was woken: the owner lets other tasks run soon.
+    give_way: AtomicBool,
+}
+
+impl Drivers {
+    /// An empty set, whose background part is spawned on `handle`.
+    pub(crate) fn start(
+        socket: Arc<Socket>,
+        spin: Duration,
+        handle: &Handle,
+    ) -> io::Result<Arc<Self>> {
+        let readiness = {
+            let _context = handle.enter();
+            Readiness::new(&socket)?
+        };
+        let drivers = Arc::new_cyclic(|weak| Drivers {
+            state: Mutex::default(),
+            core: Mutex::new(Core::new(readiness)),
+            timers: Timers::default(),
+            socket,
+            weak: weak.clone(),
+            spin,
+            give_way: AtomicBool::new(false),
+        });
+        handle.spawn(BackgroundDriver::new(drivers.clone()));
+        Ok(drivers)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The futures, unless somebody polls them right now.
+    fn try_core(&self) -> Option<MutexGuard<'_, Core>> {
+        match self.core.try_lock() {
+            Ok(core) => Some(core),
+            Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Changes the state, then wakes whom the change says.
+    fn update(&self, change: impl FnOnce(&mut State) -> Option<Waker>) {
+        let waker = change(&mut self.state());
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// One round of a waiter: due timers, the socket, then every future that is ready, once. Tells
+    /// whether a datagram was moved. Does nothing while a former owner is still in its last round.
+    fn round(&self, now: Instant) -> bool {
+        let Some(mut core) = self.try_core() else {
+            return false;
+        };
+        core.disarm();
+        let before = self.socket.moved();
+        self.timers.fire(now);
+        self.socket.retry();
+        self.poll_ready(&mut core);
+        self.socket.moved() != before
+    }
+
+    /// Polls the futures that are ready, once each.
+    fn poll_ready(&self, core: &mut Core) {
+        let (spawned, ready) = self.state().take_ready();
+        core.poll(spawned, ready, self);
+    }
+
+    /// Sends what a waiter that is done has written last. What is left after some rounds is the
+    /// background's.
+    fn flush(&self) {
+        for _ in 0..MAX_FLUSH_ROUNDS {
+            if !self.state().has_work() {
+                return;
+            }
+            let Some(mut core) = self.try_core() else {
+                return;
+            };
+            self.poll_ready(&mut core);
+        }
+    }
+
+    /// `waiter` has become ready to run while it was not polled: a driving waiter lets it run soon.
+    fn ask_to_give_way(&self, waiter: u64) {
+        if self.state().is_driven_by_other(waiter) {
+            self.give_way.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn asked_to_give_way(&self) -> bool {
+        self.give_way.load(Ordering::Relaxed) && self.give_way.swap(false, Ordering::Relaxed)
+    }
+
+    /// Drops all futures, now and in future: the thread of the background ends.
+    fn shut_down(&self) {
+        let spawned = self.state().close();
+        drop(spawned);
+        let remains = self
+            .core
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        drop(remains);
+    }
+}
+
+impl fmt::Debug for Drivers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drivers")
+            .field("spin", &self.spin)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,28 +1,29 @@
-//! quinn's runtime: everything on the background thread.
+//! The runtime that quinn sees.
 
+use super::{Drivers, executor::BoxFuture, timers::Timer};
 use quinn::{AsyncTimer, AsyncUdpSocket};
-use std::{future::Future, io, net::UdpSocket, pin::Pin, sync::Arc, time::Instant};
-use tokio::runtime::Handle;
+use std::{io, net::UdpSocket, pin::Pin, sync::Arc, time::Instant};
 
+/// Puts quinn's futures and timers into the shared set.
 #[derive(Debug)]
-pub(crate) struct Runtime(Handle);
-
-impl Runtime {
-    pub(crate) fn new(handle: &Handle) -> Self {
-        Runtime(handle.clone())
-    }
-}
+pub(crate) struct Runtime(pub(crate) Arc<Drivers>);
 
 impl quinn::Runtime for Runtime {
-    fn new_timer(&self, at: Instant) -> Pin<Box<dyn AsyncTimer>> {
-        let _context = self.0.enter();
-        quinn::TokioRuntime.new_timer(at)
+    fn new_timer(&self, deadline: Instant) -> Pin<Box<dyn AsyncTimer>> {
+        Box::pin(Timer::new(self.0.clone(), deadline))
     }
 
-    fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.0.spawn(future);
+    fn spawn(&self, future: BoxFuture) {
+        let mut refused = None;
+        self.0.update(|state| {
+            let (waker, back) = state.spawn(future);
+            refused = back;
+            waker
+        });
+        drop(refused);
     }
 
+    /// Not used: the endpoint gets its socket ready-made and is never rebound.
     fn wrap_udp_socket(&self, _socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -7,33 +7,93 @@ use quinn::{
 };
 use std::{
     io::{self, IoSliceMut},
+    mem,
     net::{SocketAddr, UdpSocket},
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
 };
-use tokio::{io::Interest, runtime::Handle};
 
+/// A socket without registration for readiness. Where it would block it notes who asked, and
+/// [`retry`](Self::retry) has them ask again; see rule 3 of the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    io: tokio::net::UdpSocket,
+    io: UdpSocket,
     state: UdpSocketState,
+    blocked: Mutex<Blocked>,
+    send_would_block: AtomicBool,
+    moved: AtomicU64,
+}
+
+/// Who waits for the socket: the endpoint for datagrams, connections for room.
+#[derive(Debug, Default)]
+struct Blocked {
+    receiver: Option<Waker>,
+    senders: Vec<Waker>,
 }
 
 impl Socket {
-    pub(crate) fn new(socket: UdpSocket, handle: &Handle) -> io::Result<Self> {
-        let _context = handle.enter();
-        let state = UdpSocketState::new((&socket).into())?;
+    /// Wraps a bound, non-blocking socket.
+    pub(crate) fn new(io: UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new((&io).into())?;
         Ok(Socket {
-            io: tokio::net::UdpSocket::from_std(socket)?,
+            io,
             state,
+            blocked: Mutex::default(),
+            send_would_block: AtomicBool::new(false),
+            moved: AtomicU64::new(0),
         })
     }
 
+    pub(super) fn io(&self) -> &UdpSocket {
+        &self.io
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, Blocked> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has everybody who found the socket blocked try again.
+    pub(super) fn retry(&self) {
+        let (receiver, senders) = {
+            let mut blocked = self.blocked();
+            (blocked.receiver.clone(), mem::take(&mut blocked.senders))
+        };
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+        for sender in senders {
+            sender.wake();
+        }
+    }
+
+    /// Whether a connection waits for room to send.
+    pub(super) fn has_blocked_senders(&self) -> bool {
+        !self.blocked().senders.is_empty()
+    }
+
+    /// Grows with every batch that is sent or received.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, || {
-            self.state.send((&self.io).into(), transmit)
-        })
+        let result = self.state.send((&self.io).into(), transmit);
+        match &result {
+            Ok(()) => self.count(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.send_would_block.store(true, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+        result
     }
 }
 
@@ -46,20 +106,19 @@ impl AsyncUdpSocket for Socket {
     /// is sent in parts.
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let limit = usize::from(settings::MAX_DATAGRAM);
-        let Some(segment) = transmit
-            .segment_size
-            .filter(|_| transmit.contents.len() > limit)
-        else {
-            return self.send(transmit);
-        };
-        let part = (limit / segment).max(1) * segment;
-        for contents in transmit.contents.chunks(part) {
-            self.send(&Transmit {
-                contents,
-                ..transmit.clone()
-            })?;
+        match transmit.segment_size {
+            Some(segment) if transmit.contents.len() > limit => {
+                let part = (limit / segment).max(1) * segment;
+                let mut parts = transmit.contents.chunks(part);
+                parts.try_for_each(|contents| {
+                    self.send(&Transmit {
+                        contents,
+                        ..*transmit
+                    })
+                })
+            }
+            _ => self.send(transmit),
         }
-        Ok(())
     }
 
     fn poll_recv(
@@ -68,12 +127,22 @@ impl AsyncUdpSocket for Socket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.io.poll_recv_ready(cx))?;
-            let receive = || self.state.recv((&self.io).into(), bufs, meta);
-            match self.io.try_io(Interest::READABLE, receive) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+        let result = self.state.recv((&self.io).into(), bufs, meta);
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let mut blocked = self.blocked();
+                if !blocked
+                    .receiver
+                    .as_ref()
+                    .is_some_and(|known| known.will_wake(cx.waker()))
+                {
+                    blocked.receiver = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            result => {
+                self.count();
+                Poll::Ready(result)
             }
         }
     }
@@ -86,8 +155,8 @@ impl AsyncUdpSocket for Socket {
         self.state.max_gso_segments()
     }
 
-    /// One receive buffer holds the largest datagram; a batch that the kernel has joined is not
-    /// larger. Saying 64 here would make quinn reserve 64 times as much.
+    /// One receive buffer holds the largest datagram, and a batch that the kernel has joined is not
+    /// larger than that. With the kernel's number of segments quinn would reserve 64 times as much.
     fn max_receive_segments(&self) -> usize {
         1
     }
@@ -97,11 +166,19 @@ impl AsyncUdpSocket for Socket {
     }
 }
 
+/// Tells one connection whether the socket has room.
 #[derive(Debug)]
 struct Poller(Arc<Socket>);
 
 impl UdpPoller for Poller {
+    /// quinn asks before every send, and again after one that would have blocked.
     fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.io.poll_send_ready(cx)
+        if !self.0.send_would_block.load(Ordering::Relaxed)
+            || !self.0.send_would_block.swap(false, Ordering::Relaxed)
+        {
+            return Poll::Ready(Ok(()));
+        }
+        self.0.blocked().senders.push(cx.waker().clone());
+        Poll::Pending
     }
 }

@@ -9,7 +9,12 @@ mod stream;
 pub use connection::{QuinnBiAcceptor, QuinnConnection, QuinnUniAcceptor};
 pub use stream::{QuinnRecvStream, QuinnSendStream};
 
-use crate::{Config, background::Background, driver, socket};
+use crate::{
+    Config,
+    background::Background,
+    driver::{Drivers, Runtime, Socket},
+    socket,
+};
 use endpoint::{Handshakes, Pending};
 use nexar_core::transport::{Capabilities, ConnectionError, NewConnection, PeerId, Transport};
 use std::{fmt, net::SocketAddr, sync::Arc};
@@ -59,6 +64,7 @@ pub struct QuinnTransport {
     ready: Mutex<mpsc::Receiver<Pending>>,
     closed: watch::Sender<bool>,
     local: SocketAddr,
+    drivers: Arc<Drivers>,
     background: Background,
 }
 
@@ -74,13 +80,14 @@ impl QuinnTransport {
         let socket = socket::bind(&config)?;
         let (server, client) = endpoint::crypto(&config)?;
         let background = Background::start("nexar-quinn").map_err(error::backend)?;
-        let socket = driver::Socket::new(socket, background.handle()).map_err(error::backend)?;
-        let runtime = driver::Runtime::new(background.handle());
+        let socket = Arc::new(Socket::new(socket).map_err(error::backend)?);
+        let drivers = Drivers::start(socket.clone(), config.spin, background.handle())
+            .map_err(error::backend)?;
         let endpoint = quinn::Endpoint::new_with_abstract_socket(
             endpoint_config()?,
             Some(server.clone()),
-            Arc::new(socket),
-            Arc::new(runtime),
+            socket,
+            Arc::new(Runtime(drivers.clone())),
         )
         .map_err(error::backend)?;
         let local = endpoint.local_addr().map_err(error::backend)?;
@@ -97,6 +104,7 @@ impl QuinnTransport {
             ready,
             closed,
             local,
+            drivers,
             background,
         })
     }
@@ -181,6 +189,10 @@ impl Transport for QuinnTransport {
 
     fn background(&self) -> &Handle {
         self.background.handle()
+    }
+
+    async fn drive<F: Future + Send>(&self, future: F) -> F::Output {
+        self.drivers.drive(future).await
     }
 }
 

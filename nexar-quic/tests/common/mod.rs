@@ -109,3 +109,26 @@ pub(crate) fn refused_reason(error: ConnectionError) -> String {
 pub(crate) fn peer<C: Connection>(new: &NewConnection<C>) -> &str {
     new.connection.peer_identity().as_str()
 }
+
+/// Polls a future on this thread, which sleeps in between.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    use std::{
+        sync::Arc,
+        task::{Context, Poll, Wake, Waker},
+        thread::{self, Thread},
+    };
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -234,16 +234,25 @@ fn both_partners_must_evaluate_the_same_expression() {
 #[test]
 fn the_order_of_arrival_must_not_show() {
     let (operation, mut schedules) = all_reduce(Algorithm::Direct);
-    for item in &mut schedules[RANK].items {
-        if let Action::Recv {
-            store: Store::Reduce { first, last, .. },
-            ..
-        } = item.action
-        {
-            if !first && !last {
-                item.after = [None, None];
+    let between = |action| {
+        matches!(
+            action,
+            Action::Recv {
+                store: Store::Reduce {
+                    first: false,
+                    last: false,
+                    ..
+                },
+                ..
             }
-        }
+        )
+    };
+    for item in schedules[RANK]
+        .items
+        .iter_mut()
+        .filter(|item| between(item.action))
+    {
+        item.after = [None, None];
     }
     assert!(check(operation, &schedules).is_err());
 }

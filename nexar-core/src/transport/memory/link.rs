@@ -62,9 +62,10 @@ impl Link {
     }
 }
 
-/// A year at most, so that adding it to an instant cannot overflow.
+/// The longest time used, so that adding one to an instant cannot overflow.
+pub(super) const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 fn saturating_nanos(duration: Duration) -> u64 {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     u64::try_from(duration.min(YEAR).as_nanos()).unwrap_or(u64::MAX)
 }
 

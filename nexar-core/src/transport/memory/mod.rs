@@ -43,6 +43,8 @@
 //! behave as if keep-alive were on: an idle one lives as long as its peer can be heard. Priorities have no
 //! effect.
 
+#[cfg(test)]
+mod all_to_all_tests;
 mod connection;
 mod endpoint;
 mod link;

@@ -3,7 +3,7 @@
 use super::{
     MemoryConfig,
     endpoint::{Endpoint, MemoryTransport},
-    link::{Link, LinkStats, SplitMix64},
+    link::{Link, LinkStats, SplitMix64, YEAR},
     lock,
     state::{Ends, Shared},
 };
@@ -112,8 +112,10 @@ impl MemoryNetwork {
         Self::with_config(seed, MemoryConfig::default())
     }
 
-    /// A network without faults and with the given limits.
-    pub fn with_config(seed: u64, config: MemoryConfig) -> Self {
+    /// A network without faults and with the given limits. Times are cut to a year.
+    pub fn with_config(seed: u64, mut config: MemoryConfig) -> Self {
+        config.handshake_timeout = config.handshake_timeout.min(YEAR);
+        config.idle_timeout = config.idle_timeout.min(YEAR);
         let state = Mutex::default();
         MemoryNetwork {
             inner: Arc::new(Inner {
@@ -157,7 +159,8 @@ impl MemoryNetwork {
         Ok(MemoryTransport::new(Arc::clone(&self.inner), endpoint))
     }
 
-    /// From now on every message takes `fixed` plus a random time up to `jitter`, on all links. Messages of
+    /// From now on every message takes `fixed` plus a random time up to `jitter` (each at most a year), on
+    /// all links. Messages of
     /// one stream keep their order, those of different streams may overtake each other. Credits and
     /// acknowledgements are messages too.
     pub fn set_delay(&self, fixed: Duration, jitter: Duration) {

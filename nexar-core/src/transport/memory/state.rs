@@ -222,8 +222,13 @@ impl Shared {
 
     /// Waits until `side` knows that the connection is over, or cannot be told.
     pub(super) async fn told(self: &Arc<Self>, side: usize) {
-        if self.with(|core| core.state.sides[side].cut_since.is_none()) {
-            self.over(side).await;
+        let done = self.with(|core| {
+            let state = &core.state.sides[side];
+            state.over.is_some() || state.cut_since.is_some()
+        });
+        if !done {
+            // The runtime that would deliver the message may be gone.
+            let _ = tokio::time::timeout(self.config.idle_timeout, self.over(side)).await;
         }
     }
 }

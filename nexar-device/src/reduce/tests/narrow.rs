@@ -159,9 +159,9 @@ fn operands_commute() {
                 .flat_map(bytes)
                 .collect();
             let (mut ab, mut ba, mut swapped) = (a.clone(), b.clone(), a.clone());
-            reduce(dtype, op, &mut ab, &b, Order::AccFirst).unwrap();
-            reduce(dtype, op, &mut ba, &a, Order::AccFirst).unwrap();
-            reduce(dtype, op, &mut swapped, &b, Order::IncomingFirst).unwrap();
+            reduce(dtype, op, &mut ab, &b).unwrap();
+            reduce(dtype, op, &mut ba, &a).unwrap();
+            reduce(dtype, op, &mut swapped, &b).unwrap();
             for buffer in [&mut ab, &mut ba, &mut swapped] {
                 canonicalize_nan(dtype, buffer).unwrap();
             }
@@ -175,14 +175,7 @@ fn operands_commute() {
 fn known_values() {
     fn check<T: nexar_core::Element>(op: ReduceOp, a: T, b: T, expected: T) {
         let mut acc = T::as_bytes(&[a]).to_vec();
-        reduce(
-            T::DATA_TYPE,
-            op,
-            &mut acc,
-            T::as_bytes(&[b]),
-            Order::AccFirst,
-        )
-        .unwrap();
+        reduce(T::DATA_TYPE, op, &mut acc, T::as_bytes(&[b])).unwrap();
         assert_eq!(acc, T::as_bytes(&[expected]), "{a:?} {op} {b:?}");
     }
     check(ReduceOp::Sum, i8::MAX, 2, i8::MIN + 1);
@@ -226,7 +219,7 @@ fn bool_is_never_invalid() {
     {
         for other in [0, 1, 2, 255] {
             let mut acc = dirty.clone();
-            reduce(DataType::Bool, op, &mut acc, &[other; 256], Order::AccFirst).unwrap();
+            reduce(DataType::Bool, op, &mut acc, &[other; 256]).unwrap();
             assert!(acc.iter().all(|byte| *byte <= 1), "{op}");
         }
     }
@@ -243,11 +236,11 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     let mut acc = [1, 2, 3, 4, 5, 6, 7, 8];
     let sum = ReduceOp::Sum;
     assert_eq!(
-        reduce(DataType::F32, sum, &mut acc, &[0; 4], Order::AccFirst),
+        reduce(DataType::F32, sum, &mut acc, &[0; 4]),
         Err(ReduceError::Length { acc: 8, other: 4 })
     );
     assert_eq!(
-        reduce(DataType::F32, sum, &mut acc[..7], &[0; 7], Order::AccFirst),
+        reduce(DataType::F32, sum, &mut acc[..7], &[0; 7]),
         Err(ReduceError::PartialElement { length: 7, size: 4 })
     );
     assert_eq!(
@@ -258,7 +251,7 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     assert!(copy_bool(&mut acc, &[1]).is_err());
     for dtype in DataType::ALL {
         for op in ReduceOp::ALL.into_iter().filter(|op| !op.supports(dtype)) {
-            let result = reduce(dtype, op, &mut acc, &[0; 8], Order::AccFirst);
+            let result = reduce(dtype, op, &mut acc, &[0; 8]);
             assert!(
                 matches!(result, Err(ReduceError::Unsupported(e)) if e.op == op && e.dtype == dtype)
             );

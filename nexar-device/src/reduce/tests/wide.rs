@@ -62,7 +62,7 @@ fn carried(dtype: DataType, op: ReduceOp, ranks: &[Vec<u8>]) -> Vec<u8> {
     let mut partial = widened(&ranks[0]);
     for rank in &ranks[1..] {
         let mut own = widened(rank);
-        combine(wide, op, &mut own, &partial, Order::IncomingFirst).unwrap();
+        combine(wide, op, &mut own, &partial).unwrap();
         partial = own;
     }
     let mut out = vec![0; ranks[0].len()];
@@ -207,16 +207,15 @@ fn any_accumulator_can_be_finished() {
 fn what_does_not_fit_is_an_error_and_changes_nothing() {
     let (mut acc, f16s) = ([7u8; 16], DataType::F16);
     let (sum, f32s) = (ReduceOp::Sum, Accumulator::F32);
-    let first = Order::AccFirst;
     assert_eq!(
         widen(f16s, f32s, &mut acc, &[0; 6]),
         Err(ReduceError::Length { acc: 16, other: 6 })
     );
     assert_eq!(
-        accumulate(f16s, f32s, sum, &mut acc, &[0; 7], first),
+        accumulate(f16s, f32s, sum, &mut acc, &[0; 7]),
         Err(ReduceError::PartialElement { length: 7, size: 2 })
     );
-    assert!(combine(f32s, sum, &mut acc, &[0; 8], first).is_err());
+    assert!(combine(f32s, sum, &mut acc, &[0; 8]).is_err());
     assert_eq!(
         finish(f16s, f32s, sum, 0, &mut acc[..8], &[0; 16]),
         Err(ReduceError::EmptyWorld)
@@ -228,23 +227,11 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
                 dtype: Some(dtype),
                 op: Some(op),
             };
-            assert_eq!(
-                accumulate(dtype, wide, op, &mut acc, &[], first),
-                Err(error)
-            );
+            assert_eq!(accumulate(dtype, wide, op, &mut acc, &[]), Err(error));
             assert_eq!(finish(dtype, wide, op, 2, &mut acc, &[]), Err(error));
         }
     }
     assert!(widen(DataType::F32, f32s, &mut acc, &[0; 16]).is_err());
-    assert!(
-        combine(
-            Accumulator::I64,
-            ReduceOp::Product,
-            &mut acc,
-            &[0; 16],
-            first
-        )
-        .is_err()
-    );
+    assert!(combine(Accumulator::I64, ReduceOp::Product, &mut acc, &[0; 16]).is_err());
     assert_eq!(acc, [7; 16]);
 }

@@ -1,0 +1,82 @@
+//! Worlds for tests.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use nexar_collectives::{
+    Communicator, CpuAdapter, TimeLimits,
+    membership::{JoinRequest, SeedRoute},
+    transport::{
+        PeerId, Transport,
+        memory::{MemoryNetwork, MemoryTransport},
+    },
+};
+use std::{future::Future, net::SocketAddr, sync::Arc};
+use tokio::task::JoinSet;
+
+/// A communicator over the in-memory network.
+pub type MemoryCommunicator = Communicator<MemoryTransport>;
+
+/// Worlds of every interesting size: one, powers of two, and others.
+pub const WORLDS: [usize; 5] = [1, 2, 3, 5, 8];
+
+/// `world` ranks on an in-memory network, with their addresses.
+pub async fn memory_world(
+    world: usize,
+    limits: TimeLimits,
+) -> (MemoryNetwork, Vec<SocketAddr>, Vec<MemoryCommunicator>) {
+    let network = MemoryNetwork::new(7);
+    let transports: Vec<Arc<MemoryTransport>> = (0..world)
+        .map(|rank| {
+            Arc::new(
+                network
+                    .bind(None, PeerId::new(&format!("rank {rank}")))
+                    .unwrap(),
+            )
+        })
+        .collect();
+    let addresses: Vec<SocketAddr> = transports.iter().map(|t| t.local_addr()).collect();
+    let seed = addresses[0];
+    let mut joins = JoinSet::new();
+    for (rank, transport) in transports.into_iter().enumerate() {
+        let request = JoinRequest::new("test", world)
+            .with_rank(Some(rank))
+            .with_limits(limits);
+        let route = match rank {
+            0 => SeedRoute::Here(transport),
+            _ => SeedRoute::Dial(vec![(transport, seed)]),
+        };
+        joins.spawn(Communicator::join(route, request, CpuAdapter));
+    }
+    let mut ranks: Vec<_> = joins
+        .join_all()
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    ranks.sort_by_key(Communicator::rank);
+    (network, addresses, ranks)
+}
+
+/// Runs `work` on every rank at once; the results in rank order.
+pub async fn on_all<T, R, F>(
+    ranks: &[Arc<Communicator<T>>],
+    work: impl Fn(Arc<Communicator<T>>) -> F,
+) -> Vec<R>
+where
+    T: Transport,
+    R: Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for comm in ranks {
+        let (rank, work) = (comm.rank(), work(Arc::clone(comm)));
+        tasks.spawn(async move { (rank, work.await) });
+    }
+    let mut results = tasks.join_all().await;
+    results.sort_by_key(|(rank, _)| *rank);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Puts the ranks where several tasks can use them.
+pub fn share<T: Transport>(ranks: Vec<Communicator<T>>) -> Vec<Arc<Communicator<T>>> {
+    ranks.into_iter().map(Arc::new).collect()
+}

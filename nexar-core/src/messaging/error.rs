@@ -1,0 +1,160 @@
+//! What can go wrong with one message, without the communicator being the worse for it.
+
+use super::{Source, Tag};
+use crate::Failure;
+use std::{fmt, time::Duration};
+
+/// A send, receive or probe that failed while its communicator goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MessageError {
+    /// The name of the call, such as `recv_into`.
+    pub operation: &'static str,
+    /// The communicator.
+    pub communicator: u64,
+    /// This rank.
+    pub rank: usize,
+    /// The rank at the other end: the destination of a send, the source that a receive asked for.
+    pub peer: Source,
+    /// The tag.
+    pub tag: Tag,
+    /// What happened.
+    pub cause: MessageFailure,
+}
+
+/// Why a send, receive or probe failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageFailure {
+    /// The message is longer than the receive allows. It has been discarded, and its send has succeeded;
+    /// the next message of the tag is intact. [`probe`](super::Messenger::probe) tells the length beforehand.
+    Truncated {
+        /// Who sent it.
+        source: usize,
+        /// Its tag.
+        tag: u64,
+        /// Its length in bytes.
+        length: usize,
+        /// What the receive allows.
+        capacity: usize,
+    },
+    /// The time limit of the operation passed.
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+        /// What was waited for.
+        waiting_for: WaitingFor,
+    },
+    /// The sender gave up when a part of the message had been handed to the visitor.
+    Withdrawn {
+        /// The sender.
+        source: usize,
+        /// The tag.
+        tag: u64,
+    },
+    /// There is no memory for a message of this length. The message can be received again.
+    OutOfMemory {
+        /// Its length in bytes.
+        length: usize,
+    },
+}
+
+/// What an operation waited for when its time was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitingFor {
+    /// A send: room on the lane, which the peer did not read.
+    Room,
+    /// A send: a receive that takes the message.
+    Receive,
+    /// A send or receive: the rest of a message.
+    Body,
+    /// A receive or probe: a message.
+    Message,
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MessageError {
+            operation,
+            communicator,
+            rank,
+            ..
+        } = self;
+        write!(
+            f,
+            "{operation} on communicator {communicator}, rank {rank}: "
+        )?;
+        match &self.cause {
+            MessageFailure::Truncated {
+                source,
+                tag,
+                length,
+                capacity,
+            } => write!(
+                f,
+                "the message of tag {tag} from rank {source} has {length} bytes, more than the {capacity} \
+                 that the receive allows; it was discarded"
+            ),
+            MessageFailure::TimedOut { limit, waiting_for } => {
+                self.write_waiting(f, *waiting_for)?;
+                write!(f, " within {} s", limit.as_secs_f32())
+            }
+            MessageFailure::Withdrawn { source, tag } => write!(
+                f,
+                "rank {source} gave up sending the message of tag {tag} when a part had arrived"
+            ),
+            MessageFailure::OutOfMemory { length } => {
+                write!(f, "there is no memory for a message of {length} bytes")
+            }
+        }
+    }
+}
+
+impl MessageError {
+    fn write_waiting(&self, f: &mut fmt::Formatter<'_>, waiting_for: WaitingFor) -> fmt::Result {
+        let peer = DisplaySource(self.peer);
+        let tag = DisplayTag(self.tag);
+        match waiting_for {
+            WaitingFor::Room => write!(f, "{peer} did not read what was sent to it"),
+            WaitingFor::Receive => write!(f, "no receive was posted by {peer} for {tag}"),
+            WaitingFor::Body => write!(f, "the message of {tag} was not transferred completely"),
+            WaitingFor::Message => write!(f, "no message of {tag} arrived from {peer}"),
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+struct DisplaySource(Source);
+
+impl fmt::Display for DisplaySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Source::Any => f.write_str("any rank"),
+            Source::Rank(rank) => write!(f, "rank {rank}"),
+        }
+    }
+}
+
+struct DisplayTag(Tag);
+
+impl fmt::Display for DisplayTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Tag::Any => f.write_str("any tag"),
+            Tag::Value(tag) => write!(f, "tag {tag}"),
+        }
+    }
+}
+
+/// Why an operation ends without success, before it is known which operation it is.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// The communicator has failed, or the peer has left.
+    Failed(Failure),
+    /// Only this operation.
+    Message(MessageFailure),
+    /// The time limit; the operation knows what it waited for.
+    TimedOut(WaitingFor),
+}

@@ -1,0 +1,350 @@
+//! Receiving.
+
+use super::{
+    MAX_READ, READS_IN_A_ROW, Received,
+    error::{Cause, MessageFailure},
+    inbox::{Body, Pattern},
+    state::{Core, Inner, Kind, Receiving, TransferPhase},
+};
+use crate::{
+    Failure,
+    membership::RecvOf,
+    transport::{RecvStream, StreamError, Transport},
+};
+use bytes::Bytes;
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+};
+
+/// Where a received message goes.
+pub(super) trait Sink: Send {
+    /// The longest message that it takes.
+    fn capacity(&self) -> usize;
+
+    /// A message of this length begins, which is at most the capacity. It may begin more than once: what came of the
+    /// earlier one is void.
+    fn begin(&mut self, length: usize) -> Result<(), MessageFailure>;
+
+    /// The next bytes of the message.
+    fn put(&mut self, chunk: &[u8]);
+
+    /// The whole message, instead of pieces.
+    fn put_whole(&mut self, message: Bytes) {
+        self.put(&message);
+    }
+
+    /// Whether what it was given can still be taken back.
+    fn may_begin_again(&self) -> bool {
+        true
+    }
+}
+
+/// Into slices, one after the other.
+pub(super) struct IntoParts<'a, 'b> {
+    parts: &'a mut [&'b mut [u8]],
+    /// The part that is filled next, and how far it is filled.
+    at: (usize, usize),
+}
+
+impl<'a, 'b> IntoParts<'a, 'b> {
+    pub(super) fn new(parts: &'a mut [&'b mut [u8]]) -> Self {
+        IntoParts { parts, at: (0, 0) }
+    }
+}
+
+impl Sink for IntoParts<'_, '_> {
+    fn capacity(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
+        self.at = (0, 0);
+        Ok(())
+    }
+
+    fn put(&mut self, mut chunk: &[u8]) {
+        while !chunk.is_empty()
+            && let Some(part) = self.parts.get_mut(self.at.0)
+        {
+            let room = &mut part[self.at.1..];
+            let (now, later) = chunk.split_at(room.len().min(chunk.len()));
+            room[..now.len()].copy_from_slice(now);
+            self.at.1 += now.len();
+            if self.at.1 == part.len() {
+                self.at = (self.at.0 + 1, 0);
+            }
+            chunk = later;
+        }
+    }
+}
+
+/// Into a vector of its own.
+pub(super) struct IntoVec {
+    pub(super) max: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Sink for IntoVec {
+    fn capacity(&self) -> usize {
+        self.max
+    }
+
+    fn begin(&mut self, length: usize) -> Result<(), MessageFailure> {
+        self.bytes.clear();
+        let reserved = self.bytes.try_reserve_exact(length);
+        reserved.map_err(|_| MessageFailure::OutOfMemory { length })
+    }
+
+    fn put(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
+    }
+}
+
+/// To a function.
+pub(super) struct IntoVisitor<F> {
+    pub(super) visitor: F,
+    pub(super) begun: bool,
+}
+
+impl<F: FnMut(&[u8]) + Send> Sink for IntoVisitor<F> {
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
+
+    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
+        Ok(())
+    }
+
+    fn put(&mut self, chunk: &[u8]) {
+        self.begun = true;
+        (self.visitor)(chunk);
+    }
+
+    fn may_begin_again(&self) -> bool {
+        !self.begun
+    }
+}
+
+/// A receive in progress. Dropping it gives back what it was given.
+struct ReceiveOperation<'a, T: Transport> {
+    inner: &'a Inner<T>,
+    id: u64,
+}
+
+impl<T: Transport> Drop for ReceiveOperation<'_, T> {
+    fn drop(&mut self) {
+        self.inner.with(|core| core.drop_receive(self.id));
+    }
+}
+
+/// The message that a receive was given.
+struct Match {
+    received: Received,
+    arrival: u64,
+    /// Its body is still at the sender.
+    remote: bool,
+}
+
+pub(super) async fn receive<T: Transport>(
+    inner: &Inner<T>,
+    pattern: Pattern,
+    sink: &mut impl Sink,
+) -> Result<Received, Cause> {
+    let id = inner.begin(Kind::Receive(Receiving {
+        pattern,
+        capacity: sink.capacity(),
+        posted: false,
+        matched: None,
+    }));
+    let operation = ReceiveOperation { inner, id };
+    loop {
+        let found = poll_fn(|cx| inner.poll(id, cx, |core| core.matched(id))).await?;
+        let Received {
+            source,
+            tag,
+            length,
+        } = found.received;
+        let capacity = sink.capacity();
+        if length > capacity {
+            operation.finish();
+            return Err(Cause::Message(MessageFailure::Truncated {
+                source,
+                tag,
+                length,
+                capacity,
+            }));
+        }
+        sink.begin(length).map_err(Cause::Message)?;
+        if !found.remote {
+            sink.put_whole(operation.finish());
+            return Ok(found.received);
+        }
+        if length == 0 || operation.transfer(&found, sink).await? {
+            operation.finish();
+            return Ok(found.received);
+        }
+        if !sink.may_begin_again() {
+            return Err(Cause::Message(MessageFailure::Withdrawn { source, tag }));
+        }
+    }
+}
+
+/// Waits for a message without taking it.
+pub(super) async fn probe<T: Transport>(
+    inner: &Inner<T>,
+    pattern: Pattern,
+) -> Result<Received, Cause> {
+    struct ProbeOperation<'a, T: Transport>(&'a Inner<T>, u64);
+    impl<T: Transport> Drop for ProbeOperation<'_, T> {
+        fn drop(&mut self) {
+            self.0.with(|core| core.end(self.1));
+        }
+    }
+    let id = inner.begin(Kind::Probe(pattern));
+    let _operation = ProbeOperation(inner, id);
+    let look = |core: &mut Core<'_, T>| match core.look(&pattern) {
+        Some(found) => Poll::Ready(Ok(found)),
+        None => match core.unreachable(pattern.source) {
+            Err(cause) => Poll::Ready(Err(cause)),
+            Ok(()) => Poll::Pending,
+        },
+    };
+    poll_fn(|cx| inner.poll(id, cx, look)).await
+}
+
+impl<T: Transport> ReceiveOperation<'_, T> {
+    /// Takes the message for good; its body, if it is here.
+    fn finish(&self) -> Bytes {
+        let entry = self.inner.with(|core| core.finish_receive(self.id));
+        match entry.map(|entry| entry.body) {
+            Some(Body::Eager { bytes, .. } | Body::Own { bytes, .. }) => bytes,
+            Some(Body::Announced { .. }) | None => Bytes::new(),
+        }
+    }
+
+    /// Reads the body; false if its sender has withdrawn the message.
+    async fn transfer(&self, found: &Match, sink: &mut impl Sink) -> Result<bool, Cause> {
+        let mut lane = None;
+        let mut left = found.received.length;
+        poll_fn(|cx| {
+            let withdrawn =
+                |core: &mut Core<'_, T>| core.withdrawn(self.id, found.arrival, &mut lane);
+            if self.inner.poll(self.id, cx, withdrawn)?.is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            ready!(self.read(cx, found.received.source, &mut lane, &mut left, sink))?;
+            Poll::Ready(Ok(true))
+        })
+        .await
+    }
+
+    /// Reads as much as has come; ready once that is everything.
+    fn read(
+        &self,
+        cx: &mut Context<'_>,
+        source: usize,
+        lane: &mut Option<RecvOf<T>>,
+        left: &mut usize,
+        sink: &mut impl Sink,
+    ) -> Poll<Result<(), Cause>> {
+        let Some(stream) = lane else {
+            return Poll::Pending;
+        };
+        for _ in 0..READS_IN_A_ROW {
+            match ready!(stream.poll_read(cx, MAX_READ.min(*left))) {
+                Ok(Some(chunk)) => {
+                    sink.put(&chunk);
+                    *left = left.saturating_sub(chunk.len());
+                    if *left == 0 {
+                        // The end of the stream has usually come, too; taking it spares the peer a word.
+                        let _ = stream.poll_read(cx, 1);
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Ok(None) => {
+                    let failure = Failure::Protocol {
+                        rank: source,
+                        what: "the lane of a large message ended before its end".into(),
+                    };
+                    let failure = self.inner.group.fail(failure);
+                    return Poll::Ready(Err(Cause::Failed(failure)));
+                }
+                // The message lane says that the message is withdrawn, or the control stream
+                // that the sender is gone.
+                Err(error) => {
+                    if matches!(error, StreamError::Connection(_)) {
+                        self.inner.with(|core| core.broke(source, &error));
+                    }
+                    *lane = None;
+                    return Poll::Pending;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<T: Transport> Core<'_, T> {
+    /// The message of a receive, which waits for one if it has none.
+    fn matched(&mut self, id: u64) -> Poll<Result<Match, Cause>> {
+        let waits = |r: &Receiving<_>| !r.posted && r.matched.is_none();
+        if self.receiving(id).is_some_and(|r| waits(r)) {
+            self.post(id);
+        }
+        let Some(receiving) = self.receiving(id) else {
+            return Poll::Pending;
+        };
+        let source = receiving.pattern.source;
+        match &receiving.matched {
+            Some(matched) => {
+                let entry = &matched.entry;
+                Poll::Ready(Ok(Match {
+                    received: Received {
+                        source: entry.source,
+                        tag: entry.tag,
+                        length: entry.length,
+                    },
+                    arrival: entry.arrival,
+                    remote: matches!(entry.body, Body::Announced { .. }),
+                }))
+            }
+            None => match self.unreachable(source) {
+                Err(cause) => Poll::Ready(Err(cause)),
+                Ok(()) => Poll::Pending,
+            },
+        }
+    }
+
+    /// Ready once a receive does not have the message of that arrival any more. Moves the lane of the body
+    /// into `lane` when it has come.
+    fn withdrawn(
+        &mut self,
+        id: u64,
+        arrival: u64,
+        lane: &mut Option<RecvOf<T>>,
+    ) -> Poll<Result<(), Cause>> {
+        let matched = self.receiving(id).and_then(|r| r.matched.as_mut());
+        match matched.filter(|matched| matched.entry.arrival == arrival) {
+            None => Poll::Ready(Ok(())),
+            Some(matched) => {
+                if let TransferPhase::Asked { lane: came, .. } = &mut matched.transfer
+                    && came.is_some()
+                {
+                    *lane = came.take();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The first message that matches and that no receive has.
+    pub(super) fn look(&self, pattern: &Pattern) -> Option<Received> {
+        self.state.inbox.peek(pattern).map(|entry| Received {
+            source: entry.source,
+            tag: entry.tag,
+            length: entry.length,
+        })
+    }
+}

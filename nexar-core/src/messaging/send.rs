@@ -1,0 +1,354 @@
+//! Sending.
+
+use super::{
+    BULK_PRIORITY, MAX_CHUNK,
+    error::Cause,
+    state::{Core, Inner, Kind, SendPhase, Sending, cost},
+};
+use crate::{
+    Failure,
+    membership::SendOf,
+    transport::{SendStream, StreamError, Transport},
+    wire::{LaneKind, message::Frame},
+};
+use bytes::{Bytes, BytesMut};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::{Context, Poll, ready},
+};
+
+/// Code with which the lane of a large message is reset that was given up.
+const RESET_GIVEN_UP: u64 = 2;
+
+/// What is sent.
+pub(super) enum Outgoing<'a> {
+    Owned(Bytes),
+    /// Pieces that belong together.
+    Parts(&'a [&'a [u8]]),
+}
+
+impl Outgoing<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Outgoing::Owned(bytes) => bytes.len(),
+            Outgoing::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+        }
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        match self {
+            Outgoing::Owned(bytes) => bytes.clone(),
+            Outgoing::Parts([part]) => Bytes::copy_from_slice(part),
+            Outgoing::Parts(parts) => parts.concat().into(),
+        }
+    }
+}
+
+/// Hands out a message chunk by chunk.
+enum Chunks<'a> {
+    Owned(Bytes),
+    Parts {
+        first: &'a [u8],
+        rest: &'a [&'a [u8]],
+    },
+}
+
+impl<'a> Chunks<'a> {
+    fn new(message: &Outgoing<'a>) -> Self {
+        match message {
+            Outgoing::Owned(bytes) => Chunks::Owned(bytes.clone()),
+            Outgoing::Parts(parts) => Chunks::Parts {
+                first: &[],
+                rest: parts,
+            },
+        }
+    }
+}
+
+impl Iterator for Chunks<'_> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let chunk = match self {
+            Chunks::Owned(bytes) => bytes.split_to(bytes.len().min(MAX_CHUNK)),
+            Chunks::Parts { first, rest } => {
+                let mut chunk = BytesMut::new();
+                while chunk.len() < MAX_CHUNK {
+                    if first.is_empty() {
+                        let Some((next, others)) = rest.split_first() else {
+                            break;
+                        };
+                        (*first, *rest) = (next, others);
+                    }
+                    let (taken, left) = first.split_at(first.len().min(MAX_CHUNK - chunk.len()));
+                    chunk.extend_from_slice(taken);
+                    *first = left;
+                }
+                chunk.freeze()
+            }
+        };
+        (!chunk.is_empty()).then_some(chunk)
+    }
+}
+
+/// A send in progress. Dropping it withdraws what was announced.
+struct SendOperation<'a, T: Transport> {
+    inner: &'a Inner<T>,
+    id: u64,
+    to: usize,
+}
+
+impl<T: Transport> Drop for SendOperation<'_, T> {
+    fn drop(&mut self) {
+        self.inner.with(|core| core.drop_send(self.id));
+    }
+}
+
+/// What the receiver wants of an announced message.
+enum Wanted {
+    /// Nothing more: it has it.
+    Nothing,
+    /// The body, under this number.
+    Body(u64),
+}
+
+pub(super) async fn send<T: Transport>(
+    inner: &Inner<T>,
+    to: usize,
+    tag: u64,
+    message: Outgoing<'_>,
+) -> Result<(), Cause> {
+    let phase = SendPhase::New;
+    let id = inner.begin(Kind::Send(Sending { to, phase }));
+    let operation = SendOperation { inner, id, to };
+    poll_fn(|cx| inner.poll(id, cx, |core| core.hand_over(id, to, tag, &message))).await?;
+    loop {
+        match poll_fn(|cx| inner.poll(id, cx, |core| core.wanted(id))).await? {
+            Wanted::Nothing => return Ok(()),
+            Wanted::Body(transfer) => operation.transfer(transfer, &message).await?,
+        }
+    }
+}
+
+impl<T: Transport> SendOperation<'_, T> {
+    /// Sends the body until the receiver has it or does not want it any more.
+    async fn transfer(&self, transfer: u64, message: &Outgoing<'_>) -> Result<(), Cause> {
+        let mut lane = None;
+        let mut push = pin!(self.push(transfer, message, &mut lane));
+        let mut pushed = false;
+        poll_fn(|cx| {
+            let over = |core: &mut Core<'_, T>| core.transfer_over(self.id, transfer);
+            if let Poll::Ready(over) = self.inner.poll(self.id, cx, over) {
+                return Poll::Ready(over);
+            }
+            if !pushed && push.as_mut().poll(cx).is_ready() {
+                pushed = true;
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Opens the lane and writes the body. The lane stays in `lane` until the receiver has answered. Where
+    /// it breaks, what the receiver says on the message lane counts, or the end of the connection.
+    async fn push(
+        &self,
+        transfer: u64,
+        message: &Outgoing<'_>,
+        lane: &mut Option<BulkLane<SendOf<T>>>,
+    ) {
+        let error = match self.try_push(transfer, message, lane).await {
+            Err(error @ StreamError::Connection(_)) => error,
+            _ => return,
+        };
+        self.inner.with(|core| core.broke(self.to, &error));
+    }
+
+    async fn try_push(
+        &self,
+        transfer: u64,
+        message: &Outgoing<'_>,
+        lane: &mut Option<BulkLane<SendOf<T>>>,
+    ) -> Result<(), StreamError> {
+        let group = &self.inner.group;
+        let opened = group
+            .try_open_lane(self.to, LaneKind::Bulk, transfer)
+            .await?;
+        let lane = lane.insert(BulkLane(opened));
+        lane.0.set_priority(BULK_PRIORITY);
+        for mut chunk in Chunks::new(message) {
+            poll_fn(|cx| lane.poll_write_all(cx, &mut chunk)).await?;
+        }
+        lane.0.finish()
+    }
+}
+
+/// The lane of a large message. Dropping it before the receiver has everything resets it, since the end of a
+/// stream would look like the end of the message.
+struct BulkLane<S: SendStream>(S);
+
+impl<S: SendStream> BulkLane<S> {
+    fn poll_write_all(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &mut Bytes,
+    ) -> Poll<Result<(), StreamError>> {
+        while !data.is_empty() {
+            ready!(self.0.poll_write(cx, data))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: SendStream> Drop for BulkLane<S> {
+    fn drop(&mut self) {
+        self.0.reset(RESET_GIVEN_UP);
+    }
+}
+
+impl<T: Transport> Core<'_, T> {
+    fn phase(&mut self, id: u64) -> Option<&mut SendPhase> {
+        match &mut self.state.operations.get_mut(&id)?.kind {
+            Kind::Send(sending) => Some(&mut sending.phase),
+            _ => None,
+        }
+    }
+
+    /// Queues a message or its announcement on the lane, in turn.
+    fn hand_over(
+        &mut self,
+        id: u64,
+        to: usize,
+        tag: u64,
+        message: &Outgoing<'_>,
+    ) -> Poll<Result<(), Cause>> {
+        if self.state.closed {
+            return Poll::Ready(Err(Cause::Failed(Failure::ShutDown)));
+        }
+        let own = to == self.inner.group.rank();
+        let peer = &mut self.state.peers[to];
+        if peer.left.is_some() {
+            return Poll::Ready(Err(Cause::Failed(Failure::PeerLeft { rank: to })));
+        }
+        let first = peer.waiting.front().is_none_or(|first| *first == id);
+        if !first || !peer.has_room() {
+            if self.phase(id).copied() == Some(SendPhase::New) {
+                self.set_phase_of(id, SendPhase::Waiting);
+                self.state.peers[to].waiting.push_back(id);
+            }
+            return Poll::Pending;
+        }
+        peer.waiting.pop_front();
+        let length = message.length();
+        let eager = if own {
+            peer.may_keep_own(length)
+        } else {
+            peer.may_be_eager(length)
+        };
+        let number = (!eager).then_some(peer.next_out);
+        match number {
+            Some(number) => {
+                peer.outgoing.insert(number, id);
+                self.set_phase_of(id, SendPhase::Announced { message: number });
+            }
+            None => self.set_phase_of(id, SendPhase::Taken),
+        }
+        let peer = &mut self.state.peers[to];
+        let (message_number, length_on_wire) = (peer.next_out, length as u64);
+        peer.next_out = message_number.wrapping_add(1);
+        if own {
+            if eager {
+                peer.held = peer.held.saturating_add(cost(length));
+            }
+            self.receive_own(tag, message.to_bytes(), number);
+        } else if eager {
+            peer.credit -= cost(length);
+            let frame = Frame::Eager {
+                tag,
+                length: length_on_wire,
+                message: message_number,
+            };
+            peer.queue.push(&frame, message.to_bytes());
+        } else {
+            let frame = Frame::Announce {
+                tag,
+                length: length_on_wire,
+                message: message_number,
+            };
+            peer.queue.push(&frame, Bytes::new());
+        }
+        self.write(to);
+        Poll::Ready(Ok(()))
+    }
+
+    fn set_phase_of(&mut self, id: u64, phase: SendPhase) {
+        if let Some(current) = self.phase(id) {
+            *current = phase;
+        }
+    }
+
+    fn wanted(&mut self, id: u64) -> Poll<Result<Wanted, Cause>> {
+        match self.phase(id).copied() {
+            Some(SendPhase::Taken) => Poll::Ready(Ok(Wanted::Nothing)),
+            Some(SendPhase::Cleared { transfer, .. }) => {
+                ready!(self.check_destination(id))?;
+                Poll::Ready(Ok(Wanted::Body(transfer)))
+            }
+            _ => self.check_destination(id).map_ok(|()| Wanted::Nothing),
+        }
+    }
+
+    /// Ready once the receiver has answered a transfer, whichever way.
+    fn transfer_over(&mut self, id: u64, number: u64) -> Poll<Result<(), Cause>> {
+        match self.phase(id).copied() {
+            Some(SendPhase::Cleared { transfer, .. }) if transfer == number => {
+                self.check_destination(id)
+            }
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Pending while the receiver may still answer.
+    fn check_destination(&mut self, id: u64) -> Poll<Result<(), Cause>> {
+        let Some(Kind::Send(sending)) = self.state.operations.get(&id).map(|o| &o.kind) else {
+            return Poll::Pending;
+        };
+        let rank = sending.to;
+        if self.state.peers[rank].left.is_some() {
+            return Poll::Ready(Err(Cause::Failed(Failure::PeerLeft { rank })));
+        }
+        if self.state.closed {
+            return Poll::Ready(Err(Cause::Failed(Failure::ShutDown)));
+        }
+        Poll::Pending
+    }
+
+    /// A send is over or was dropped: what was announced and not taken is withdrawn.
+    fn drop_send(&mut self, id: u64) {
+        let Some(Kind::Send(Sending { to, phase })) = self.end(id) else {
+            return;
+        };
+        let own = to == self.inner.group.rank();
+        let silent = self.state.failure.is_some() || self.state.closed;
+        let peer = &mut self.state.peers[to];
+        match phase {
+            SendPhase::New | SendPhase::Taken => {}
+            SendPhase::Waiting => {
+                peer.waiting.retain(|waiting| *waiting != id);
+                if let Some(&next) = peer.waiting.front() {
+                    self.wake(next);
+                }
+            }
+            SendPhase::Announced { message } | SendPhase::Cleared { message, .. } => {
+                peer.outgoing.remove(&message);
+                if own {
+                    self.withdraw(to, message);
+                } else if !silent && peer.left.is_none() {
+                    peer.queue.push(&Frame::Withdraw { message }, Bytes::new());
+                }
+                self.write(to);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Bytes that are right, to be damaged.
+
+use bytes::Bytes;
+use nexar_core::{
+    Call, Collective, DataType, Failure, ReduceOp, RefuseReason,
+    transport::PeerId,
+    wire::{
+        self, LaneKind, Preamble,
+        control::Control,
+        header,
+        join::{Answer, Hello, Join, Member, Opening, Table},
+        message::Frame,
+    },
+};
+use serde::Serialize;
+use std::time::Duration;
+
+fn call() -> Call {
+    Call {
+        collective: Collective::Broadcast,
+        sequence: 300,
+        dtype: Some(DataType::Bf16),
+        op: Some(ReduceOp::Max),
+        count: 1 << 40,
+        root: Some(3),
+        algorithm: 4,
+    }
+}
+
+fn controls() -> Vec<Control> {
+    let communicator = 70_000;
+    let reason = String::from("nothing heard");
+    let failures = [
+        Failure::PeerLost { rank: 5, reason },
+        Failure::Mismatch {
+            first: (0, call()),
+            second: (200, call()),
+        },
+        Failure::TimedOut {
+            limit: Duration::from_millis(1500),
+            missing: vec![1, 2, 300],
+        },
+        Failure::ShutDown,
+    ];
+    let aborts = failures.map(|failure| Control::Abort {
+        communicator,
+        failure,
+    });
+    let others = [
+        Control::Heartbeat,
+        Control::Waiting {
+            communicator,
+            call: call(),
+        },
+        Control::Position {
+            communicator,
+            calls: u64::MAX,
+        },
+        Control::Goodbye,
+    ];
+    others.into_iter().chain(aborts).collect()
+}
+
+/// The body of a frame.
+fn body(message: &impl Serialize) -> Vec<u8> {
+    frame(message)[4..].to_vec()
+}
+
+fn frame(message: &impl Serialize) -> Bytes {
+    wire::encode_frame(message, wire::MAX_JOIN_FRAME).unwrap()
+}
+
+pub(crate) fn control() -> Vec<Vec<u8>> {
+    controls().iter().map(body).collect()
+}
+
+pub(crate) fn join() -> Vec<Vec<u8>> {
+    let address = |text: &str| text.parse().unwrap();
+    let member = |name: &str, text| Member {
+        address: address(text),
+        identity: PeerId::new(name),
+    };
+    let join = Join {
+        version: wire::PROTOCOL_VERSION,
+        job: "night".into(),
+        world_size: 4,
+        rank: Some(2),
+        address: address("192.0.2.1:29400"),
+    };
+    let hello = Hello {
+        version: 1,
+        session: [0xa5; 16],
+        rank: 3,
+    };
+    let members = vec![
+        member("night/a/0", "192.0.2.1:1"),
+        member("night/b/0", "[2001:db8::1]:2"),
+    ];
+    let refusal = RefuseReason::Missing {
+        ranks: vec![1, 3],
+        limit_ms: 60_000,
+    };
+    vec![
+        body(&Opening::Join(join)),
+        body(&Opening::Hello(hello)),
+        body(&Answer::Table(Table {
+            session: [7; 16],
+            rank: 1,
+            members,
+        })),
+        body(&Answer::Refuse(refusal)),
+        body(&Answer::Probe),
+        body(&Answer::Welcome),
+    ]
+}
+
+pub(crate) fn collective_header() -> Vec<Vec<u8>> {
+    vec![header::encode(&call()).to_vec()]
+}
+
+fn frames() -> [Frame; 5] {
+    [
+        Frame::Eager {
+            tag: 9,
+            length: 40,
+            message: 1,
+        },
+        Frame::Announce {
+            tag: 9,
+            length: 1 << 50,
+            message: 2,
+        },
+        Frame::ClearToSend {
+            message: 2,
+            transfer: 11,
+        },
+        Frame::Taken { message: 2 },
+        Frame::Credit { bytes: 4096 },
+    ]
+}
+
+pub(crate) fn message_header() -> Vec<Vec<u8>> {
+    frames()
+        .iter()
+        .map(|frame| frame.encode().to_vec())
+        .collect()
+}
+
+pub(crate) fn preamble() -> Vec<Vec<u8>> {
+    LaneKind::ALL
+        .iter()
+        .map(|kind| {
+            Preamble {
+                communicator: 8,
+                kind: *kind,
+                message: 300,
+            }
+            .encode()
+            .to_vec()
+        })
+        .collect()
+}
+
+/// Three bytes for the lengths of the pieces, then a whole lane.
+pub(crate) fn message_lane() -> Vec<Vec<u8>> {
+    let mut lane = vec![2, 29, 5];
+    for frame in frames() {
+        lane.extend_from_slice(&frame.encode());
+        if let Frame::Eager { length, .. } = frame {
+            lane.resize(lane.len() + length as usize, 0xee);
+        }
+    }
+    vec![lane]
+}
+
+/// Three bytes for the lengths of the pieces, then a whole stream.
+pub(crate) fn read_frame() -> Vec<Vec<u8>> {
+    let mut stream = vec![2, 3, 7];
+    for message in controls() {
+        stream.extend_from_slice(&frame(&message));
+    }
+    vec![stream]
+}
