@@ -21,12 +21,17 @@ const SEND: u8 = 1;
 const MESSAGE: usize = 8;
 
 fn runtime() -> Result<Runtime> {
-    Ok(runtime::Builder::new_current_thread().enable_all().build()?)
+    Ok(runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
 }
 
 fn bind() -> Result<QuinnTransport> {
     let identity = Identity::insecure_loopback("messages")?;
-    Ok(QuinnTransport::bind(Config::new(identity, (Ipv4Addr::LOCALHOST, 0).into()))?)
+    Ok(QuinnTransport::bind(Config::new(
+        identity,
+        (Ipv4Addr::LOCALHOST, 0).into(),
+    ))?)
 }
 
 /// Answers requests on its own thread until the stream ends.
@@ -37,7 +42,11 @@ async fn serve(server: QuinnTransport) -> Result<()> {
     let mut request = [0; MESSAGE];
     while server.drive(recv.read_exact(&mut request)).await.is_ok() {
         match request[0] {
-            PING => server.drive(send.write_all(Bytes::copy_from_slice(&request))).await?,
+            PING => {
+                server
+                    .drive(send.write_all(Bytes::copy_from_slice(&request)))
+                    .await?
+            }
             _ => {
                 for _ in 0..TRANSFER / CHUNK {
                     server.drive(send.write_all(chunk.clone())).await?;
@@ -50,10 +59,15 @@ async fn serve(server: QuinnTransport) -> Result<()> {
 }
 
 async fn request(send: &mut Sender, recv: &mut Receiver, kind: u8, answer: usize) -> Result<()> {
-    send.write_all(Bytes::copy_from_slice(&[kind; MESSAGE])).await?;
+    send.write_all(Bytes::copy_from_slice(&[kind; MESSAGE]))
+        .await?;
     let mut left = answer;
     while left > 0 {
-        left -= recv.read(left).await?.ok_or("the stream ended early")?.len();
+        left -= recv
+            .read(left)
+            .await?
+            .ok_or("the stream ended early")?
+            .len();
     }
     Ok(())
 }
@@ -71,7 +85,10 @@ fn measure(c: &mut Criterion) -> Result<()> {
     let (new, (mut send, mut recv)) = runtime.block_on(connect)?;
 
     let mut group = c.benchmark_group("quinn");
-    for (name, kind, answer) in [("8 B to and fro", PING, MESSAGE), ("stream of 64 MiB", SEND, TRANSFER)] {
+    for (name, kind, answer) in [
+        ("8 B to and fro", PING, MESSAGE),
+        ("stream of 64 MiB", SEND, TRANSFER),
+    ] {
         group.throughput(Throughput::Bytes(answer as u64));
         group.bench_function(name, |b| {
             b.iter_custom(|repeats| {

@@ -13,7 +13,11 @@ const MAX_SECONDS: f64 = 86_400.0 * 365.0;
 /// [`BackendError`] if there is none of this name, or if it is not compiled in.
 pub fn transport(name: &str) -> Result<Backend, BackendError> {
     let backend: Backend = name.parse()?;
-    if backend.is_available() { Ok(backend) } else { Err(BackendError::NotCompiledIn { backend }) }
+    if backend.is_available() {
+        Ok(backend)
+    } else {
+        Err(BackendError::NotCompiledIn { backend })
+    }
 }
 
 /// A time in seconds, such as `5` or `0.5`.
@@ -37,7 +41,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// Those of [`seconds`], and a message for 0.
 pub fn time_limit(text: &str) -> Result<Duration, String> {
     let limit = seconds(text)?;
-    if limit.is_zero() { Err("a time limit cannot be 0".into()) } else { Ok(limit) }
+    if limit.is_zero() {
+        Err("a time limit cannot be 0".into())
+    } else {
+        Ok(limit)
+    }
 }
 
 #[cfg(test)]

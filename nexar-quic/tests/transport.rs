@@ -497,11 +497,14 @@ async fn any_transport_works_as_the_backend_does() {
     assert_eq!(left.connection.peer_identity(), b.identity());
     let mut send = left.connection.open_uni().await.unwrap();
     send.set_priority(5);
-    a.drive(send_pattern(&mut send, 4, 3 << 20, 1 << 20))
-        .await
-        .unwrap();
-    let mut recv = right.uni.accept().await.unwrap();
-    assert_eq!(b.drive(check_pattern(&mut recv, 4)).await.unwrap(), 3 << 20);
+    let receiving = async {
+        let mut recv = right.uni.accept().await.unwrap();
+        b.drive(check_pattern(&mut recv, 4)).await.unwrap()
+    };
+    let sending = a.drive(send_pattern(&mut send, 4, 3 << 20, 1 << 20));
+    let (sent, received) = tokio::join!(sending, receiving);
+    sent.unwrap();
+    assert_eq!(received, 3 << 20);
     let (mut send, mut recv) = left.connection.open_bi().await.unwrap();
     send.write_all("q".into()).await.unwrap();
     let (mut answer, mut question) = right.bi.accept().await.unwrap();

@@ -74,7 +74,8 @@ impl Args {
         if let Some(limit) = self.timeout {
             job.join_limit = limit;
             let seconds = limit.as_secs_f64().to_string();
-            job.env.push((OsStr::new("NEXAR_TIMEOUT_SECS").into(), seconds.into()));
+            job.env
+                .push((OsStr::new("NEXAR_TIMEOUT_SECS").into(), seconds.into()));
         }
         Some(job)
     }
@@ -83,7 +84,9 @@ impl Args {
 // One thread, this one: the ranks die with the thread that starts them.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let Some(job) = Args::parse().job() else { return ExitCode::from(2) };
+    let Some(job) = Args::parse().job() else {
+        return ExitCode::from(2);
+    };
     match launch::run(&job).await {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -30,7 +30,10 @@ pub(super) fn spawn(job: &Job, seed: &Seed, rank: usize) -> Result<Child, Launch
         .env("NEXAR_JOB", seed.job())
         .env("NEXAR_SECRET", seed.secret().expose());
     if !job.transports.is_empty() {
-        command.env("NEXAR_TRANSPORT", job.transports[rank % job.transports.len()].name());
+        command.env(
+            "NEXAR_TRANSPORT",
+            job.transports[rank % job.transports.len()].name(),
+        );
     }
     command
         .stdin(Stdio::null())
@@ -39,9 +42,10 @@ pub(super) fn spawn(job: &Job, seed: &Seed, rank: usize) -> Result<Child, Launch
         .process_group(0)
         .kill_on_drop(true);
     die_with_parent(&mut command);
-    command
-        .spawn()
-        .map_err(|source| LaunchError::Start { program: job.program.clone(), source })
+    command.spawn().map_err(|source| LaunchError::Start {
+        program: job.program.clone(),
+        source,
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -81,6 +85,8 @@ pub(super) fn signal_group(pid: u32, signal: Signal) {
 /// The exit status in the convention of shells.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

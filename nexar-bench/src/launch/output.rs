@@ -37,7 +37,11 @@ impl Sink {
         let (finished, done) = oneshot::channel();
         let write = move || {
             while let Some(batch) = queue.blocking_recv() {
-                if target.write_all(&batch).and_then(|()| target.flush()).is_err() {
+                if target
+                    .write_all(&batch)
+                    .and_then(|()| target.flush())
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -60,7 +64,11 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn start() -> Result<Self, LaunchError> {
         let (stdout, stderr) = (Sink::start(io::stdout())?, Sink::start(io::stderr())?);
-        Ok(Output { stdout, stderr, readers: JoinSet::new() })
+        Ok(Output {
+            stdout,
+            stderr,
+            readers: JoinSet::new(),
+        })
     }
 
     pub(super) fn add_stdout(
@@ -70,7 +78,8 @@ impl Output {
         source: Option<impl AsyncRead + Send + Unpin + 'static>,
     ) {
         if let Some(source) = source {
-            self.readers.spawn(pump(rank, style, source, self.stdout.lines.clone()));
+            self.readers
+                .spawn(pump(rank, style, source, self.stdout.lines.clone()));
         }
     }
 
@@ -80,14 +89,26 @@ impl Output {
         source: Option<impl AsyncRead + Send + Unpin + 'static>,
     ) {
         if let Some(source) = source {
-            self.readers.spawn(pump(rank, Lines::Prefixed, source, self.stderr.lines.clone()));
+            self.readers.spawn(pump(
+                rank,
+                Lines::Prefixed,
+                source,
+                self.stderr.lines.clone(),
+            ));
         }
     }
 
     /// Waits until everything is written.
     pub(super) async fn finish(self) {
-        let Output { stdout, stderr, mut readers } = self;
-        let _ = timeout(DRAIN_LIMIT, async { while readers.join_next().await.is_some() {} }).await;
+        let Output {
+            stdout,
+            stderr,
+            mut readers,
+        } = self;
+        let _ = timeout(DRAIN_LIMIT, async {
+            while readers.join_next().await.is_some() {}
+        })
+        .await;
         readers.shutdown().await;
         for sink in [stdout, stderr] {
             drop(sink.lines);
@@ -131,7 +152,10 @@ impl Splitter {
             Lines::Prefixed => format!("[{rank}] ").into_bytes(),
             Lines::Plain => Vec::new(),
         };
-        Splitter { prefix, partial: Vec::new() }
+        Splitter {
+            prefix,
+            partial: Vec::new(),
+        }
     }
 
     /// The lines that are complete with `bytes`.

@@ -28,7 +28,11 @@ impl Seed {
         let identity = Identity::from_secret(&secret, &job)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let transport = AnyTransport::bind(Backend::default(), Config::new(identity, address))?;
-        Ok(Seed { transport: Arc::new(transport), secret, job })
+        Ok(Seed {
+            transport: Arc::new(transport),
+            secret,
+            job,
+        })
     }
 
     pub(super) fn address(&self) -> SocketAddr {

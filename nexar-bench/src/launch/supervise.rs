@@ -58,8 +58,13 @@ pub(super) async fn run(job: &Job) -> Result<u8, LaunchError> {
         output.add_stderr(rank, child.stderr.take());
         ranks.push(Some(child));
     }
-    let mut supervisor =
-        Supervisor { job, ranks, stage: Stage::Running, failed: None, interrupted: false };
+    let mut supervisor = Supervisor {
+        job,
+        ranks,
+        stage: Stage::Running,
+        failed: None,
+        interrupted: false,
+    };
     let mut forming = pin!(seed.serve(job));
     let mut formed = false;
     while supervisor.ranks.iter().any(Option::is_some) {
@@ -132,13 +137,13 @@ impl Supervisor<'_> {
 
     /// Takes the next step against ranks that have not ended in time.
     fn advance(&mut self) {
-        let left = self.left();
         match self.stage {
             Stage::Running | Stage::Killed => {}
             Stage::Grace(_) => {
                 let grace = self.job.grace.as_secs_f32();
+                let ranks = counted(self.left());
                 self.say(format_args!(
-                    "stopping {left} ranks that have not ended {grace} s after the failure"
+                    "stopping {ranks}: {grace} s have passed since the failure"
                 ));
                 self.send(Signal::TERM);
                 self.stage = Stage::Terminating(Instant::now() + TERMINATION_LIMIT);
@@ -148,20 +153,29 @@ impl Supervisor<'_> {
     }
 
     fn kill(&mut self) {
-        self.say(format_args!("killing {} ranks", self.left()));
+        self.say(format_args!("killing {}", counted(self.left())));
         self.send(Signal::KILL);
         self.stage = Stage::Killed;
     }
 
     fn send(&self, signal: Signal) {
-        self.ranks.iter().flatten().for_each(|rank| child::signal(rank, signal));
+        self.ranks
+            .iter()
+            .flatten()
+            .for_each(|rank| child::signal(rank, signal));
+    }
+}
+
+fn counted(ranks: usize) -> String {
+    if ranks == 1 {
+        "1 rank".into()
+    } else {
+        format!("{ranks} ranks")
     }
 }
 
 /// Waits for the next rank to end and takes it out.
-async fn next_end(
-    ranks: &mut [Option<Child>],
-) -> (usize, (Option<u32>, io::Result<ExitStatus>)) {
+async fn next_end(ranks: &mut [Option<Child>]) -> (usize, (Option<u32>, io::Result<ExitStatus>)) {
     poll_fn(|cx| {
         for (rank, slot) in ranks.iter_mut().enumerate() {
             let Some(child) = slot else { continue };
@@ -193,9 +207,8 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Self, LaunchError> {
-        let listen = |kind| {
-            unix::signal(kind).map_err(LaunchError::system("installing signal handlers"))
-        };
+        let listen =
+            |kind| unix::signal(kind).map_err(LaunchError::system("installing signal handlers"));
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

@@ -45,7 +45,7 @@ impl Request<'_> {
             _ => None,
         };
         Call {
-            collective: collective(self.operation),
+            collective: self.operation.collective(),
             sequence,
             dtype: self.dtype,
             op: self.op,
@@ -57,16 +57,6 @@ impl Request<'_> {
             root,
             algorithm: plan.algorithm as u8,
         }
-    }
-}
-
-fn collective(operation: Operation) -> nexar_core::Collective {
-    match operation {
-        Operation::Barrier => nexar_core::Collective::Barrier,
-        Operation::Broadcast { .. } => nexar_core::Collective::Broadcast,
-        Operation::AllReduce { .. } => nexar_core::Collective::AllReduce,
-        Operation::AllGather { .. } => nexar_core::Collective::AllGather,
-        Operation::ReduceScatter { .. } => nexar_core::Collective::ReduceScatter,
     }
 }
 
@@ -164,6 +154,9 @@ impl<T: Transport> Engine<T> {
         request: Request<'_>,
         plan: Plan,
     ) -> Result<(), Failure> {
+        if request.operation.count() == 0 {
+            return self.execute_empty(call, program, lanes).await;
+        }
         let world = self.group.size();
         let (dtype, op) = (request.dtype, request.op);
         let narrow = match (dtype, op) {
@@ -198,6 +191,25 @@ impl<T: Transport> Engine<T> {
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
         self.settle_nan(dtype, op, plan, memory.output)
+    }
+
+    /// A call without elements runs as a barrier.
+    async fn execute_empty(
+        &self,
+        call: &OngoingCall<'_, T>,
+        program: &Program,
+        lanes: &mut [Lane<T>],
+    ) -> Result<(), Failure> {
+        let scratch = vec![0; program.schedule.scratch];
+        let mut memory = Memory {
+            input: &[0],
+            output: &mut [],
+            scratch,
+            element: 1,
+        };
+        let combiner = Combiner::new(Arithmetic::None { dtype: None }, self.group.size());
+        self.transfer(call, program, lanes, &mut memory, combiner)
+            .await
     }
 
     /// Carries wide partial results: all memory of the operation is widened before and rounded after.

@@ -35,7 +35,7 @@ pub(crate) struct PeerItems {
 }
 
 impl Program {
-    fn new(schedule: Schedule, empty: bool, world: usize, rank: usize) -> Self {
+    fn new(schedule: Schedule, world: usize) -> Self {
         let mut slots: Vec<Option<usize>> = vec![None; world];
         let mut peers: Vec<PeerItems> = Vec::new();
         let mut copies = Vec::new();
@@ -62,11 +62,7 @@ impl Program {
                 Action::Copy { .. } => copies.push(id),
             }
         }
-        if empty && world > 1 {
-            // Calls that move nothing are still compared with the neighbours'.
-            peer(&mut peers, (rank + 1) % world);
-            peer(&mut peers, (rank + world - 1) % world);
-        }
+
         let (shared, sharers) = common_chunks(&schedule);
         Program {
             schedule,
@@ -123,9 +119,14 @@ impl Programs {
         if let Some(program) = cache.get(&(operation, plan)) {
             return Arc::clone(program);
         }
-        let schedule = schedule::build(operation, world, rank, plan);
-        let empty = operation.count() == 0;
-        let program = Arc::new(Program::new(schedule, empty, world, rank));
+        // Calls that move nothing are compared all the same: they run as a barrier.
+        let runs_as = if operation.count() == 0 {
+            Operation::Barrier
+        } else {
+            operation
+        };
+        let schedule = schedule::build(runs_as, world, rank, plan);
+        let program = Arc::new(Program::new(schedule, world));
         if program.schedule.items.len() <= MAX_CACHED_ITEMS {
             if cache.len() >= MAX_CACHED {
                 cache.clear();

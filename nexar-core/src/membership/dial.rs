@@ -402,7 +402,9 @@ async fn welcome<T: Transport>(
     if !expected {
         let from = greeting.link.new.connection.remote_addr();
         tracing::warn!(%from, "refused a connection that does not belong to this group");
-        greeting.refuse(transport, RefuseReason::Stranger);
+        transport
+            .background()
+            .spawn(greeting.link.refuse(RefuseReason::Stranger));
         return None;
     }
     let mut link = greeting.link;

@@ -19,6 +19,9 @@ use tokio::{
 /// How long a connection may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long telling a process that it is refused may take.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
+
 /// Connections that have not yet said what they want, or wait to be dealt with; more are closed at once.
 const MAX_GREETINGS: usize = 4096;
 
@@ -34,26 +37,25 @@ pub(crate) struct Greeting<T: Transport, O> {
     pub(crate) opening: O,
 }
 
-impl<T: Transport, O> Greeting<T, O> {
-    /// Sends `reason` and lets the connection go once it has arrived, in the background.
-    pub(crate) fn refuse(self, transport: &T, reason: RefuseReason) {
+impl<T: Transport> Link<T> {
+    /// Sends `reason` and lets the connection go once it has arrived.
+    pub(crate) async fn refuse(self, reason: RefuseReason) {
         let Link {
             new,
             mut send,
             recv,
-        } = self.link;
-        transport.background().spawn(async move {
-            let told = async {
-                wire::write_frame(&mut send, &Answer::Refuse(reason), MAX_JOIN_FRAME).await?;
-                send.finish()?;
-                Ok::<_, wire::FrameError>(send.acked().await?)
-            };
-            let _ = timeout(GREETING_LIMIT, told).await;
+        } = self;
+        let told = async {
+            wire::write_frame(&mut send, &Answer::Refuse(reason), MAX_JOIN_FRAME).await?;
+            send.finish()?;
+            send.acked().await?;
             // The other side closes once it has read the answer.
-            let _ = timeout(Duration::from_secs(1), new.connection.closed()).await;
-            drop(recv);
-            new.connection.close(CLOSE_PROTOCOL, "refused");
-        });
+            new.connection.closed().await;
+            Ok::<_, wire::FrameError>(())
+        };
+        let _ = timeout(REFUSAL_LIMIT, told).await;
+        drop(recv);
+        new.connection.close(CLOSE_PROTOCOL, "refused");
     }
 }
 

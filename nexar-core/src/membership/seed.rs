@@ -12,6 +12,7 @@ use crate::{
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
+    task::JoinSet,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -103,6 +104,8 @@ pub(super) struct Seed<'a, T: Transport> {
     settings: &'a SeedSettings,
     entries: Vec<Entry<T>>,
     refused: Vec<String>,
+    /// Refusals that are being told.
+    refusals: JoinSet<()>,
     /// Identities of applicants whose connection has ended.
     gone: (mpsc::Sender<Member>, mpsc::Receiver<Member>),
 }
@@ -140,15 +143,25 @@ impl<'a, T: Transport> Seed<'a, T> {
             settings,
             entries,
             refused: Vec::new(),
+            refusals: JoinSet::new(),
             gone: mpsc::channel(64),
         }
     }
 
-    /// Waits until everybody has come.
+    /// Waits until everybody has come. On failure, everybody who has come is told before it returns.
     pub(super) async fn collect(
         &mut self,
         listener: &mut Listener<T>,
     ) -> Result<Ranked<T>, JoinError> {
+        let collected = self.collect_all(listener).await;
+        if collected.is_err() {
+            // Each refusal has a time limit of its own.
+            while self.refusals.join_next().await.is_some() {}
+        }
+        collected
+    }
+
+    async fn collect_all(&mut self, listener: &mut Listener<T>) -> Result<Ranked<T>, JoinError> {
         let deadline = Instant::now() + self.settings.limit;
         while self.entries.len() < self.settings.world_size {
             let event = timeout_at(deadline, async {
@@ -229,7 +242,7 @@ impl<'a, T: Transport> Seed<'a, T> {
         let from = greeting.link.new.connection.remote_addr();
         if let Err(reason) = self.check(&greeting.opening) {
             self.remember(from, &reason);
-            greeting.refuse(&self.transport, reason.clone());
+            self.refuse(greeting.link, reason.clone());
             // A process that disagrees about the world means that this world can never be complete.
             return match reason {
                 RefuseReason::WorldSize { .. } => Err(self.conflict(from, reason)),
@@ -255,7 +268,7 @@ impl<'a, T: Transport> Seed<'a, T> {
                     link: applicant.link,
                     opening,
                 };
-                greeting.refuse(&self.transport, reason.clone());
+                self.refuse(greeting.link, reason.clone());
                 return Err(self.conflict(from, reason));
             }
             self.entries.remove(at);
@@ -309,15 +322,17 @@ impl<'a, T: Transport> Seed<'a, T> {
 
     /// Tells everybody who waits, and fails.
     fn dismiss(&mut self, reason: &RefuseReason) {
-        for entry in self.entries.drain(..) {
+        for entry in std::mem::take(&mut self.entries) {
             if let Entry::Applicant(applicant) = entry {
-                Greeting {
-                    link: applicant.link,
-                    opening: (),
-                }
-                .refuse(&self.transport, reason.clone());
+                self.refuse(applicant.link, reason.clone());
             }
         }
+    }
+
+    fn refuse(&mut self, link: Link<T>, reason: RefuseReason) {
+        while self.refusals.try_join_next().is_some() {}
+        self.refusals
+            .spawn_on(link.refuse(reason), self.transport.background());
     }
 
     fn conflict(&mut self, address: SocketAddr, reason: RefuseReason) -> JoinError {
@@ -352,7 +367,7 @@ impl<'a, T: Transport> Seed<'a, T> {
 
     /// Sends everybody the table, and waits until they have it.
     pub(super) async fn hand_out(&mut self, mut ranked: Ranked<T>) {
-        let mut deliveries = tokio::task::JoinSet::new();
+        let mut deliveries = JoinSet::new();
         let tables: Vec<Table> = (0..ranked.entries.len()).map(|r| ranked.table(r)).collect();
         for (entry, table) in ranked.entries.drain(..).zip(tables) {
             if let Entry::Applicant(applicant) = entry {

@@ -80,7 +80,7 @@ fn dismiss<T: Transport, O>(
     reason: RefuseReason,
 ) -> std::net::SocketAddr {
     let from = greeting.link.new.connection.remote_addr();
-    greeting.refuse(transport, reason);
+    transport.background().spawn(greeting.link.refuse(reason));
     from
 }
 

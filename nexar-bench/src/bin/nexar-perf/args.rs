@@ -146,21 +146,30 @@ fn checks(text: &str) -> Result<u32, String> {
     match text {
         "on" => Ok(1),
         "off" => Ok(0),
-        count => count.parse().map_err(|_| "expected on, off or a number".into()),
+        count => count
+            .parse()
+            .map_err(|_| "expected on, off or a number".into()),
     }
 }
 
 impl Args {
     /// What the parser cannot see.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.kind_reduces() {
-            self.op.check(self.dtype).map_err(|error| error.to_string())?;
+        if let Some(Err(error)) = self.reduction().map(|op| op.check(self.dtype)) {
+            let known = ReduceOp::ALL
+                .into_iter()
+                .filter(|op| op.supports(self.dtype));
+            let known: Vec<_> = known.map(ReduceOp::name).collect();
+            return Err(format!("{error}; --op can be {}", known.join(", ")));
         }
         if self.min == 0 {
             return Err("--min: the smallest size is 1 byte".into());
         }
         if self.min > self.max {
-            return Err(format!("--min: {} is more than --max, {}", self.min, self.max));
+            return Err(format!(
+                "--min: {} is more than --max, {}",
+                self.min, self.max
+            ));
         }
         match self.ranks {
             Some(ranks) => self.check_root(ranks.into()),
@@ -171,18 +180,16 @@ impl Args {
     pub(crate) fn check_root(&self, world_size: usize) -> Result<(), String> {
         if self.collective == Kind::Broadcast && self.root >= world_size {
             let root = self.root;
-            return Err(format!("--root: there is no rank {root} in a world of {world_size}"));
+            return Err(format!(
+                "--root: there is no rank {root} in a world of {world_size}"
+            ));
         }
         Ok(())
     }
 
-    fn kind_reduces(&self) -> bool {
-        self.collective.reduces()
-    }
-
     /// The reduction, where there is one.
     pub(crate) fn reduction(&self) -> Option<ReduceOp> {
-        self.kind_reduces().then_some(self.op)
+        self.collective.reduces().then_some(self.op)
     }
 
     /// The sizes to measure; a barrier has none.
@@ -207,7 +214,10 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_help() {
         let args = Args::try_parse_from(["nexar-perf", "all-reduce"]).unwrap();
-        assert_eq!((args.min, args.max, args.factor, args.check), (8, 64 << 20, 2, 1));
+        assert_eq!(
+            (args.min, args.max, args.factor, args.check),
+            (8, 64 << 20, 2, 1)
+        );
         assert_eq!((args.dtype, args.op), (DataType::F32, ReduceOp::Sum));
         assert!(args.check().is_ok());
     }
@@ -226,7 +236,16 @@ mod tests {
             let args = Args::try_parse_from(words).unwrap();
             assert!(args.check().is_err(), "{case:?}");
         }
-        let fine = ["nexar-perf", "broadcast", "--dtype", "bool", "-n", "2", "--root", "1"];
+        let fine = [
+            "nexar-perf",
+            "broadcast",
+            "--dtype",
+            "bool",
+            "-n",
+            "2",
+            "--root",
+            "1",
+        ];
         assert!(Args::try_parse_from(fine).unwrap().check().is_ok());
     }
 }

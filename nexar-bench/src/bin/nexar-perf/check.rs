@@ -36,7 +36,9 @@ pub(crate) struct Verdict {
 impl<E: Element> Pattern<E> {
     /// The pattern of a buffer of `len` elements whose first period is given by `value`.
     pub(crate) fn new(len: usize, value: impl Fn(usize) -> E) -> Self {
-        Pattern { period: (0..len.min(PERIOD)).map(value).collect() }
+        Pattern {
+            period: (0..len.min(PERIOD)).map(value).collect(),
+        }
     }
 
     /// Pieces of `range` that lie within a period: the offset from its start, and the values.
@@ -81,7 +83,11 @@ impl Verdict {
         self.wrong += 1;
         if self.mistakes.len() < MAX_MISTAKES {
             let (got, expected) = (format!("{got:?}"), format!("{expected:?}"));
-            self.mistakes.push(Mistake { index, got, expected });
+            self.mistakes.push(Mistake {
+                index,
+                got,
+                expected,
+            });
         }
     }
 }
@@ -114,7 +120,11 @@ mod tests {
         let mut verdict = Verdict::default();
         pattern.compare(0, &buffer, &mut verdict);
         assert_eq!((verdict.wrong, verdict.mistakes.len()), (11, MAX_MISTAKES));
-        let expected = Mistake { index: PERIOD + 1, got: "-0.5".into(), expected: "1.0".into() };
+        let expected = Mistake {
+            index: PERIOD + 1,
+            got: "-0.5".into(),
+            expected: "1.0".into(),
+        };
         assert_eq!(verdict.mistakes[1], expected);
     }
 

@@ -58,14 +58,19 @@ fn launch(args: Args) -> u8 {
     job.stdout = Lines::Plain;
     if let Some(limit) = args.timeout {
         job.join_limit = limit;
-        job.env.push(("NEXAR_TIMEOUT_SECS".into(), limit.as_secs_f64().to_string().into()));
+        job.env.push((
+            "NEXAR_TIMEOUT_SECS".into(),
+            limit.as_secs_f64().to_string().into(),
+        ));
     }
     // One thread, this one: the ranks die with the thread that starts them.
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&format!("cannot start a runtime: {error}")),
     };
-    runtime.block_on(launch::run(&job)).unwrap_or_else(|error| refuse(&error.to_string()))
+    runtime
+        .block_on(launch::run(&job))
+        .unwrap_or_else(|error| refuse(&error.to_string()))
 }
 
 /// Is one of the ranks.

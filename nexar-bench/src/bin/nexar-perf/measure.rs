@@ -97,7 +97,10 @@ async fn plan<E: Value>(work: &mut Workload<'_, E>, repeats: Repeats) -> Result<
 fn repetitions(nanoseconds_each: u64) -> (u64, u64) {
     let fit = |budget| nanoseconds(budget) / nanoseconds_each.max(1);
     let iters = (fit(LOOP_BUDGET) / LOOPS as u64).clamp(1, MAX_ITERS);
-    (iters, fit(SINGLE_BUDGET).clamp(*SINGLES.start(), *SINGLES.end()))
+    (
+        iters,
+        fit(SINGLE_BUDGET).clamp(*SINGLES.start(), *SINGLES.end()),
+    )
 }
 
 async fn batch<E: Value>(work: &mut Workload<'_, E>, operations: u64) -> Result<Duration> {

@@ -36,7 +36,10 @@ pub(crate) enum RankError {
 impl RankError {
     /// Whether the command line or the environment has to be changed.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, RankError::Usage(_) | RankError::File(_) | RankError::Group(Error::Config(_)))
+        matches!(
+            self,
+            RankError::Usage(_) | RankError::File(_) | RankError::Group(Error::Config(_))
+        )
     }
 }
 
@@ -62,16 +65,25 @@ pub(crate) async fn run(args: &Args) -> Result<Outcome, RankError> {
         DataType::U32 => sweep::<u32>(&comm, args, report).await,
         DataType::U64 => sweep::<u64>(&comm, args, report).await,
         DataType::Bool => sweep::<bool>(&comm, args, report).await,
-        other => Err(RankError::Usage(format!("--dtype: {other} cannot be measured yet"))),
+        other => Err(RankError::Usage(format!(
+            "--dtype: {other} cannot be measured yet"
+        ))),
     }?;
     comm.shutdown().await?;
-    Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+    Ok(if wrong == 0 {
+        Outcome::Right
+    } else {
+        Outcome::Wrong
+    })
 }
 
 async fn join(args: &Args) -> Result<Communicator, RankError> {
     let mut builder = Builder::from_env()?;
     if env::var_os("NEXAR_TRANSPORT").is_none() && !args.transport.is_empty() {
-        let rank: usize = env::var("NEXAR_RANK").ok().and_then(|r| r.parse().ok()).unwrap_or(0);
+        let rank: usize = env::var("NEXAR_RANK")
+            .ok()
+            .and_then(|r| r.parse().ok())
+            .unwrap_or(0);
         builder = builder.transport(args.transport[rank % args.transport.len()]);
     }
     Ok(builder.join().await?)
@@ -96,8 +108,15 @@ async fn sweep<E: Value>(
     if let Some(report) = &mut report {
         report.start(transport)?;
     }
-    let task = Task { kind: args.collective, op: args.op, root: args.root };
-    let repeats = Repeats { iters: args.iters, warmup: args.warmup };
+    let task = Task {
+        kind: args.collective,
+        op: args.op,
+        root: args.root,
+    };
+    let repeats = Repeats {
+        iters: args.iters,
+        warmup: args.warmup,
+    };
     let largest = args.sizes().last().unwrap_or_default();
     let mut work = Workload::<E>::new(comm, task, largest)?;
     let mut all_wrong = 0;
@@ -114,7 +133,11 @@ async fn sweep<E: Value>(
         all_wrong += wrong;
         if let Some(report) = &mut report {
             let wrong = (args.check > 0).then_some(wrong);
-            report.row(Row { shape: work.shape(), timing, wrong })?;
+            report.row(Row {
+                shape: work.shape(),
+                timing,
+                wrong,
+            })?;
         }
     }
     if let Some(report) = report {
@@ -143,7 +166,10 @@ fn tell(rank: usize, bytes: usize, verdict: &Verdict) {
         );
     }
     if verdict.wrong > MAX_MISTAKES as u64 {
-        eprintln!("nexar-perf: rank {rank}, {bytes} B: {} wrong elements", verdict.wrong);
+        eprintln!(
+            "nexar-perf: rank {rank}, {bytes} B: {} wrong elements",
+            verdict.wrong
+        );
     }
 }
 
@@ -160,7 +186,9 @@ async fn transports(comm: &Communicator) -> Result<String, Error> {
     comm.all_gather(&own, &mut all).await?;
     let mut names: Vec<String> = Vec::new();
     for name in all.chunks(NAME) {
-        let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+        let name = String::from_utf8_lossy(name)
+            .trim_end_matches('\0')
+            .to_owned();
         if !names.contains(&name) {
             names.push(name);
         }

@@ -27,7 +27,10 @@ pub(crate) fn check_writable(path: Option<&Path>) -> Result<(), FileError> {
     match path {
         Some(path) if !is_stdout(path) => {
             let opened = OpenOptions::new().create(true).append(true).open(path);
-            opened.map(drop).map_err(|source| FileError { path: path.to_owned(), source })
+            opened.map(drop).map_err(|source| FileError {
+                path: path.to_owned(),
+                source,
+            })
         }
         _ => Ok(()),
     }
@@ -81,8 +84,10 @@ impl Report {
             None => None,
             Some(path) if is_stdout(path) => Some(Box::new(io::stdout())),
             Some(path) => {
-                let file = File::create(path)
-                    .map_err(|source| FileError { path: path.to_owned(), source })?;
+                let file = File::create(path).map_err(|source| FileError {
+                    path: path.to_owned(),
+                    source,
+                })?;
                 Some(Box::new(file))
             }
         };
@@ -114,9 +119,20 @@ impl Report {
         if !self.table {
             return Ok(());
         }
-        let Args { collective, min, max, factor, check, .. } = &self.args;
+        let Args {
+            collective,
+            min,
+            max,
+            factor,
+            check,
+            ..
+        } = &self.args;
         let mut out = io::stdout().lock();
-        write!(out, "# nexar-perf {collective}: {} ranks, transport {}", self.ranks, self.transport)?;
+        write!(
+            out,
+            "# nexar-perf {collective}: {} ranks, transport {}",
+            self.ranks, self.transport
+        )?;
         if *collective != Kind::Barrier {
             let (min, max) = (readable(*min), readable(*max));
             write!(out, ", {min} to {max} by factor {factor}, checks {check}")?;
@@ -136,7 +152,11 @@ impl Report {
     }
 
     pub(crate) fn row(&mut self, row: Row) -> io::Result<()> {
-        let Row { shape, timing, wrong } = row;
+        let Row {
+            shape,
+            timing,
+            wrong,
+        } = row;
         let algorithm = shape.algorithm_bandwidth(timing.time);
         let bus = algorithm * shape.bus_factor();
         self.bus_bandwidths.push(bus);
@@ -174,7 +194,9 @@ impl Report {
             busbw_gbps: bus,
             wrong,
         };
-        let Some(json) = &mut self.json else { return Ok(()) };
+        let Some(json) = &mut self.json else {
+            return Ok(());
+        };
         let mut line = serde_json::to_vec(&record)?;
         line.push(b'\n');
         json.write_all(&line)?;

@@ -22,7 +22,12 @@ impl Shape {
             Kind::AllGather | Kind::ReduceScatter => elements / world_size,
             Kind::Barrier => 0,
         };
-        Shape { kind, world_size, element, count }
+        Shape {
+            kind,
+            world_size,
+            element,
+            count,
+        }
     }
 
     /// Elements that a rank puts in.

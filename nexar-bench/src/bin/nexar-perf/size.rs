@@ -28,7 +28,9 @@ fn scaled(digits: &str, shift: u32) -> Option<usize> {
     if scaled % unit != 0 {
         return None;
     }
-    usize::try_from(scaled / unit).ok().filter(|bytes| isize::try_from(*bytes).is_ok())
+    usize::try_from(scaled / unit)
+        .ok()
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
 }
 
 /// A size for people: `8 B`, `64 KiB`, `1.5 MiB`.
@@ -53,7 +55,11 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     pub(crate) fn new(min: usize, max: usize, factor: u32) -> Self {
-        Sweep { next: Some(min), max, factor: factor as usize }
+        Sweep {
+            next: Some(min),
+            max,
+            factor: factor as usize,
+        }
     }
 }
 
@@ -90,7 +96,18 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "K", "-8", "1.3", "0.3K", "8T", "1e3", "1.2.3M", "99999999999G", ".5M"] {
+        for text in [
+            "",
+            "K",
+            "-8",
+            "1.3",
+            "0.3K",
+            "8T",
+            "1e3",
+            "1.2.3M",
+            "99999999999G",
+            ".5M",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -25,7 +25,11 @@ impl Place {
 
     /// A number that all ranks share for this index.
     fn shared(self) -> u64 {
-        Place { rank: usize::MAX - 1, ..self }.hash()
+        Place {
+            rank: usize::MAX - 1,
+            ..self
+        }
+        .hash()
     }
 
     /// Truth values such that an `and` of all ranks is true, and an `or` false, every now and then.
@@ -101,8 +105,7 @@ impl Value for bool {
     }
 
     fn reduced(op: ReduceOp, world: usize, index: usize) -> Self {
-        let mut inputs =
-            (0..world).map(|rank| Self::input(Some(op), world, Place { rank, index }));
+        let mut inputs = (0..world).map(|rank| Self::input(Some(op), world, Place { rank, index }));
         match op {
             ReduceOp::Min | ReduceOp::BitAnd | ReduceOp::LogicalAnd => inputs.all(|value| value),
             ReduceOp::Max | ReduceOp::BitOr | ReduceOp::LogicalOr => inputs.any(|value| value),
@@ -194,7 +197,10 @@ mod tests {
     #[test]
     fn float_results_are_exact() {
         fn check<E: Value>(digits: u32, to: impl Fn(E) -> f64) {
-            for op in ReduceOp::ALL.into_iter().filter(|op| op.supports(E::DATA_TYPE)) {
+            for op in ReduceOp::ALL
+                .into_iter()
+                .filter(|op| op.supports(E::DATA_TYPE))
+            {
                 for world in WORLDS {
                     for index in 0..500 {
                         let inputs = (0..world).map(|rank| {
@@ -223,21 +229,28 @@ mod tests {
         let sum: i32 = (0..3).map(|rank| i32::from(input(rank))).sum();
         assert_eq!(i32::from(i8::reduced(ReduceOp::Average, 3, 4)), sum / 3);
         let input = |rank| u64::input(Some(ReduceOp::Sum), 2, place(rank));
-        assert_eq!(u64::reduced(ReduceOp::Sum, 2, 4), input(0).wrapping_add(input(1)));
+        assert_eq!(
+            u64::reduced(ReduceOp::Sum, 2, 4),
+            input(0).wrapping_add(input(1))
+        );
     }
 
     /// A result that never changes would not notice blocks in the wrong place.
     #[test]
     fn results_vary() {
         fn check<E: Value>() {
-            for op in ReduceOp::ALL.into_iter().filter(|op| op.supports(E::DATA_TYPE)) {
+            for op in ReduceOp::ALL
+                .into_iter()
+                .filter(|op| op.supports(E::DATA_TYPE))
+            {
                 for world in [1, 2, 3, 8] {
                     let first = E::reduced(op, world, 0);
                     let varies = (1..500).any(|index| E::reduced(op, world, index) != first);
                     assert!(varies, "{op} of {world} {}", E::DATA_TYPE);
                     let first = E::input(Some(op), world, Place { rank: 0, index: 0 });
                     let differs = (1..world).any(|rank| {
-                        (0..64).any(|index| E::input(Some(op), world, Place { rank, index }) != first)
+                        (0..64)
+                            .any(|index| E::input(Some(op), world, Place { rank, index }) != first)
                     });
                     assert!(world == 1 || differs, "{op} of {world} {}", E::DATA_TYPE);
                 }

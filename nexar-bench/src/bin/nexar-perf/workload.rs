@@ -38,7 +38,13 @@ impl<'a, E: Value> Workload<'a, E> {
             Kind::AllGather | Kind::ReduceScatter => allocate(shape.input())?,
             _ => Vec::new(),
         };
-        Ok(Workload { comm, task, shape, input, output: allocate(shape.output())? })
+        Ok(Workload {
+            comm,
+            task,
+            shape,
+            input,
+            output: allocate(shape.output())?,
+        })
     }
 
     pub(crate) fn comm(&self) -> &'a Communicator {
@@ -64,7 +70,8 @@ impl<'a, E: Value> Workload<'a, E> {
             Kind::Broadcast => comm.broadcast(output, root).await,
             Kind::AllGather => comm.all_gather(&self.input[..shape.input()], output).await,
             Kind::ReduceScatter => {
-                comm.reduce_scatter(&self.input[..shape.input()], output, op).await
+                comm.reduce_scatter(&self.input[..shape.input()], output, op)
+                    .await
             }
             Kind::Barrier => comm.barrier().await,
         }
@@ -100,7 +107,9 @@ impl<'a, E: Value> Workload<'a, E> {
     /// What a rank puts in.
     fn contribution(&self, rank: usize) -> Pattern<E> {
         let (op, world) = (self.reduction(), self.comm.world_size());
-        Pattern::new(self.shape.input(), |index| E::input(op, world, Place { rank, index }))
+        Pattern::new(self.shape.input(), |index| {
+            E::input(op, world, Place { rank, index })
+        })
     }
 
     fn compare(&self, verdict: &mut Verdict) {
@@ -112,7 +121,9 @@ impl<'a, E: Value> Workload<'a, E> {
             Kind::ReduceScatter => {
                 reduced().compare(self.comm.rank() * shape.count, output, verdict);
             }
-            Kind::Broadcast => self.contribution(self.task.root).compare(0, output, verdict),
+            Kind::Broadcast => self
+                .contribution(self.task.root)
+                .compare(0, output, verdict),
             Kind::AllGather => {
                 for (rank, block) in output.chunks(shape.count.max(1)).enumerate() {
                     self.contribution(rank).compare(0, block, verdict);
@@ -128,7 +139,9 @@ fn allocate<E: Value>(elements: usize) -> std::result::Result<Vec<E>, RankError>
     let mut buffer = Vec::new();
     buffer
         .try_reserve_exact(elements)
-        .map_err(|_| RankError::Memory { bytes: elements.saturating_mul(size_of::<E>()) })?;
+        .map_err(|_| RankError::Memory {
+            bytes: elements.saturating_mul(size_of::<E>()),
+        })?;
     buffer.resize(elements, E::default());
     Ok(buffer)
 }

@@ -1,0 +1,345 @@
+//! `nexar-perf` as its users start it.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{PERF, Running, command, line, lines, output, send_signal};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::Output;
+
+const KEYS: [&str; 13] = [
+    "collective",
+    "ranks",
+    "transport",
+    "dtype",
+    "redop",
+    "bytes",
+    "count",
+    "time_us",
+    "p50_us",
+    "p99_us",
+    "algbw_gbps",
+    "busbw_gbps",
+    "wrong",
+];
+
+const QUICK: [&str; 4] = ["--iters", "2", "--factor", "8"];
+
+fn perf(args: &[&str]) -> Output {
+    let args: Vec<&str> = args.iter().chain(&QUICK).copied().collect();
+    output(PERF, &args)
+}
+
+/// The JSON lines of a run that has to succeed.
+fn records(args: &[&str]) -> Vec<Value> {
+    let args: Vec<&str> = args.iter().chain(&["--json", "-"]).copied().collect();
+    let run = perf(&args);
+    assert!(run.status.success(), "{args:?}: {:?}", lines(&run.stderr));
+    assert_eq!(lines(&run.stderr), [""; 0]);
+    lines(&run.stdout)
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn numbers(records: &[Value], key: &str) -> Vec<u64> {
+    records
+        .iter()
+        .map(|record| record[key].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn json_lines_have_exactly_the_documented_keys() {
+    let records = records(&["all-reduce", "-n", "2", "--max", "4K"]);
+    for record in &records {
+        let mut keys: Vec<&str> = record
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut expected = KEYS;
+        keys.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!(record["collective"], "all-reduce");
+        assert_eq!(record["transport"], "quinn");
+        assert_eq!(
+            (&record["dtype"], &record["redop"]),
+            (&"f32".into(), &"sum".into())
+        );
+        for time in ["time_us", "p50_us", "p99_us"] {
+            assert!(record[time].as_f64().unwrap() > 0.0);
+        }
+    }
+    assert_eq!(numbers(&records, "bytes"), [8, 64, 512, 4096]);
+    assert_eq!(numbers(&records, "count"), [2, 16, 128, 1024]);
+}
+
+fn all_collectives(ranks: u64) {
+    let world = ranks.to_string();
+    for collective in [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "broadcast",
+        "barrier",
+    ] {
+        let records = records(&[collective, "-n", &world, "--min", "12", "--max", "50K"]);
+        assert_eq!(
+            numbers(&records, "wrong"),
+            vec![0; records.len()],
+            "{collective} of {ranks}"
+        );
+        assert_eq!(numbers(&records, "ranks"), vec![ranks; records.len()]);
+        let bytes = numbers(&records, "bytes");
+        match collective {
+            "barrier" => assert_eq!(bytes, [0]),
+            "all-gather" | "reduce-scatter" => {
+                let block = 4 * ranks;
+                assert_eq!(
+                    bytes,
+                    [12, 96, 768, 6144, 49_152].map(|size| size / block * block)
+                );
+                let counts = bytes.iter().map(|bytes| bytes / block).collect::<Vec<_>>();
+                assert_eq!(numbers(&records, "count"), counts);
+            }
+            _ => assert_eq!(bytes, [12, 96, 768, 6144, 49_152]),
+        }
+    }
+}
+
+#[test]
+fn one_rank() {
+    all_collectives(1);
+}
+
+#[test]
+fn two_ranks() {
+    all_collectives(2);
+}
+
+#[test]
+fn three_ranks() {
+    all_collectives(3);
+}
+
+#[test]
+fn five_ranks() {
+    all_collectives(5);
+}
+
+#[test]
+fn types_and_reductions() {
+    for (dtype, op) in [
+        ("bf16", "sum"),
+        ("f16", "product"),
+        ("f64", "average"),
+        ("i8", "average"),
+        ("u64", "max"),
+        ("u16", "bit-xor"),
+        ("bool", "logical-and"),
+    ] {
+        let options = [
+            "-n", "3", "--dtype", dtype, "--op", op, "--min", "30K", "--max", "30K",
+        ];
+        for collective in ["all-reduce", "reduce-scatter"] {
+            let args: Vec<&str> = [collective].iter().chain(&options).copied().collect();
+            let records = records(&args);
+            assert_eq!(numbers(&records, "wrong"), [0], "{collective} {dtype} {op}");
+            assert_eq!(
+                (&records[0]["dtype"], &records[0]["redop"]),
+                (&dtype.into(), &op.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_broadcast_from_another_root() {
+    let records = records(&[
+        "broadcast",
+        "-n",
+        "3",
+        "--root",
+        "2",
+        "--max",
+        "4K",
+        "--dtype",
+        "i16",
+    ]);
+    assert_eq!(numbers(&records, "wrong"), [0; 4]);
+    assert_eq!(records[0]["redop"], "none");
+}
+
+#[test]
+fn the_table_is_that_of_nccl_tests_and_json_goes_to_a_file() {
+    let directory = std::env::temp_dir().join(format!("nexar-perf-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("rows.json");
+    let run = perf(&[
+        "all-reduce",
+        "-n",
+        "2",
+        "--max",
+        "64",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    assert!(run.status.success());
+    let table = lines(&run.stdout);
+    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(Into::into).collect() };
+    let header = table.iter().find(|line| line.contains("redop")).unwrap();
+    assert_eq!(
+        words(header.trim_start_matches('#')),
+        [
+            "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"
+        ]
+    );
+    let rows: Vec<_> = table.iter().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(rows.len(), 2);
+    let row = words(rows[1]);
+    assert_eq!(row[..5], ["64", "16", "f32", "sum", "-1"]);
+    assert_eq!((row.len(), row[8].as_str()), (9, "0"));
+    assert!(
+        rows.iter().all(|row| row.len() == header.len()),
+        "{table:#?}"
+    );
+    let json = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(json.lines().count(), 2);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn without_checks_nothing_is_claimed() {
+    let run = perf(&[
+        "all-gather",
+        "-n",
+        "2",
+        "--max",
+        "8",
+        "--check",
+        "off",
+        "--json",
+        "-",
+    ]);
+    let record: Value = serde_json::from_str(&lines(&run.stdout)[0]).unwrap();
+    assert_eq!(record["wrong"], Value::Null);
+    assert!(run.status.success());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_starts() {
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &["all-reduce", "-n", "2", "--dtype", "bool"],
+            "not supported for bool",
+        ),
+        (
+            &["reduce-scatter", "-n", "2", "--op", "bit-or"],
+            "not supported for f32",
+        ),
+        (&["all-reduce", "-n", "2", "--dtype", "float"], "bf16"),
+        (&["all-reduce", "-n", "2", "--max", "8T"], "8T"),
+        (&["broadcast", "-n", "2", "--root", "2"], "--root"),
+        (&["all-reduce"], "-n RANKS"),
+        (&["all-reduce", "-n", "0"], "0"),
+        (
+            &["all-reduce", "-n", "1", "--json", "/nonexistent/rows.json"],
+            "/nonexistent/rows.json",
+        ),
+    ];
+    for (args, expected) in cases {
+        let run = perf(args);
+        let stderr = lines(&run.stderr).join("\n");
+        assert_eq!(run.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+        assert!(run.stdout.is_empty());
+    }
+}
+
+#[test]
+fn both_runtimes_work() {
+    for runtime in ["multi-thread", "current-thread"] {
+        let records = records(&[
+            "all-reduce",
+            "-n",
+            "2",
+            "--max",
+            "512",
+            "--runtime",
+            runtime,
+        ]);
+        assert_eq!(numbers(&records, "wrong"), [0; 3]);
+    }
+}
+
+#[test]
+fn joins_as_a_rank_when_something_else_starts_it() {
+    let args = [
+        "-n",
+        "2",
+        "--",
+        PERF,
+        "all-reduce",
+        "--max",
+        "64",
+        "--json",
+        "-",
+        "--iters",
+        "1",
+    ];
+    let run = output(common::RUN, &args);
+    assert!(run.status.success(), "{:?}", lines(&run.stderr));
+    let stdout = lines(&run.stdout);
+    assert_eq!(stdout.len(), 4);
+    assert!(
+        stdout.iter().all(|line| line.starts_with("[0] {")),
+        "{stdout:?}"
+    );
+}
+
+#[test]
+fn a_world_of_another_size_is_refused() {
+    let run = output(
+        common::RUN,
+        &["-n", "2", "--", PERF, "all-reduce", "-n", "3", "--max", "8"],
+    );
+    assert_eq!(run.status.code(), Some(2));
+    assert!(
+        lines(&run.stderr)
+            .join(" ")
+            .contains("NEXAR_WORLD_SIZE is 2")
+    );
+}
+
+#[test]
+fn survivors_of_a_killed_rank_name_it() {
+    let script = format!("echo pid $$; exec {PERF} all-reduce -b 1M -e 1M -f 2 --iters 1000000");
+    let mut run = command(common::RUN, &["-n", "3", "--", "sh", "-c", &script]);
+    run.env("NEXAR_DETECTION_SECS", "2");
+    let mut run = Running::start(run);
+    let mut victim = None;
+    // The head of the table comes once the group has formed.
+    loop {
+        let line = line(&mut run.stdout);
+        if let Some(pid) = line.strip_prefix("[1] pid ") {
+            victim = Some(pid.parse().unwrap());
+        }
+        if line.starts_with("[0] #") && line.contains("(elements)") && victim.is_some() {
+            break;
+        }
+    }
+    send_signal(victim.unwrap(), Signal::KILL);
+    let (status, _, stderr) = run.finish();
+    assert_eq!(status.code(), Some(137));
+    for rank in [0, 2] {
+        let prefix = format!("[{rank}] nexar-perf: ");
+        let named = stderr
+            .iter()
+            .any(|l| l.starts_with(&prefix) && l.contains("rank 1 is lost"));
+        assert!(named, "rank {rank}: {stderr:#?}");
+    }
+}
