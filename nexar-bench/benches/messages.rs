@@ -119,6 +119,8 @@ fn messages(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default()
+        .without_plots()
+        .nresamples(2000)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(2))
         .sample_size(10);

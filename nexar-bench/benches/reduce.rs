@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nexar_core::{DataType, ReduceOp};
-use nexar_device::reduce::{self, Order};
+use nexar_device::reduce;
 use std::{hint::black_box, time::Duration};
 
 const SIZES: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
@@ -40,7 +40,7 @@ fn kernels(c: &mut Criterion) {
             group.bench_function(bytes.to_string(), |b| {
                 b.iter(|| {
                     let (acc, incoming) = (&mut acc[1..], black_box(&incoming[1..]));
-                    reduce::reduce(dtype, op, acc, incoming, Order::AccFirst)
+                    reduce::reduce(dtype, op, acc, incoming)
                 });
             });
         }
@@ -50,6 +50,8 @@ fn kernels(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default()
+        .without_plots()
+        .nresamples(2000)
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(300))
         .sample_size(20);

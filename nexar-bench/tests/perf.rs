@@ -1,5 +1,6 @@
 //! `nexar-perf` as its users start it.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests count as tests")]
 
 mod common;
 

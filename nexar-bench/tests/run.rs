@@ -1,5 +1,6 @@
 //! `nexar-run` with shell scripts as ranks.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests count as tests")]
 
 mod common;
 
@@ -181,13 +182,17 @@ fn ranks_that_hang_after_a_failure_are_stopped() {
 #[test]
 fn ranks_that_end_by_themselves_after_a_failure_are_let_to() {
     // Rank 1 fails once rank 0 has gone, as a rank that notices a lost peer does.
-    let text = "[ $NEXAR_RANK = 1 ] || { echo $$ ; exit 4; }
+    let file = std::env::temp_dir().join(format!("nexar-run-{}", std::process::id()));
+    let text = "[ $NEXAR_RANK = 1 ] || { echo $$ > $FILE.new; mv $FILE.new $FILE; exit 4; }
+        while ! [ -e $FILE ]; do sleep 0.01; done
+        while kill -0 $(cat $FILE) 2> /dev/null; do sleep 0.01; done
         echo lost a peer >&2; exit 5";
-    let run = script(&["-n", "2", "--grace", "1000"], text)
-        .output()
-        .unwrap();
-    assert!(matches!(run.status.code(), Some(4 | 5)));
-    assert!(lines(&run.stderr).contains(&"[1] lost a peer".to_owned()));
+    let mut run = script(&["-n", "2", "--grace", "1000"], text);
+    let run = run.env("FILE", &file).output().unwrap();
+    std::fs::remove_file(file).unwrap();
+    let stderr = lines(&run.stderr);
+    assert_eq!(run.status.code(), Some(4), "{stderr:?}");
+    assert!(stderr.contains(&"[1] lost a peer".to_owned()), "{stderr:?}");
 }
 
 #[test]

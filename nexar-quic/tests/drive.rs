@@ -377,6 +377,26 @@ async fn nested_and_late_waits_end() {
     drop(connections);
 }
 
+#[tokio::test]
+async fn background_tasks_may_wait_inside_drive() {
+    let (a, b) = two_with_spin(SPIN);
+    let b = Arc::new(b);
+    let Pair {
+        mut left,
+        right,
+        connections,
+    } = pair(&a, &b).await;
+    let task = b.background().spawn({
+        let b = b.clone();
+        let mut numbers = Numbers::new(right.1);
+        async move { b.drive(numbers.next()).await }
+    });
+    a.drive(send_number(&mut left.0, 12)).await;
+    assert_eq!(task.await.unwrap(), 12);
+    drop(connections);
+    tokio::join!(a.close(0, ""), b.close(0, ""));
+}
+
 #[test]
 fn a_plain_executor_can_drive() {
     let (a, b) = two_with_spin(SPIN);

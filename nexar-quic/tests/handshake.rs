@@ -9,8 +9,8 @@
 mod common;
 
 use common::*;
-use nexar_core::transport::{Connection, Transport};
-use nexar_quic::{Identity, IdentityError, QuinnTransport, Secret};
+use nexar_core::transport::{Connection, ConnectionError, SendStream, Transport};
+use nexar_quic::{Config, Identity, IdentityError, QuinnTransport, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
@@ -349,6 +349,36 @@ async fn stalled_handshakes_hold_nobody_up() {
     close(a, b).await;
 }
 
+/// More clients at a time than handshakes may be pending, half of them before anybody accepts.
+#[tokio::test]
+async fn a_crowd_of_clients_gets_in() {
+    const CLIENTS: usize = 400;
+    let (a, b) = two();
+    let a = Arc::new(a);
+    let address = b.local_addr();
+    let mut dials = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        let a = a.clone();
+        dials.spawn(async move { a.connect(address, None).await.unwrap().connection });
+    }
+    let mut connections = Vec::new();
+    for _ in 0..CLIENTS / 2 {
+        connections.push(dials.join_next().await.unwrap().unwrap());
+    }
+    let mut accepted = Vec::new();
+    for _ in 0..CLIENTS {
+        accepted.push(b.accept().await.unwrap());
+    }
+    connections.extend(dials.join_all().await);
+    assert_eq!(connections.len(), CLIENTS);
+    assert!(
+        accepted
+            .iter()
+            .all(|new| new.connection.peer_identity() == a.identity())
+    );
+    tokio::join!(a.close(0, ""), b.close(0, ""));
+}
+
 const CHILD: &str = "NEXAR_QUIC_TEST_CHILD";
 
 /// Not a test of its own: the other process of the next one.
@@ -389,4 +419,48 @@ async fn the_same_secret_in_another_process_is_the_same_cluster() {
     assert_eq!(*reply, format!("CHILD {child_name} sees {}", b.identity()));
     assert!(child.wait().unwrap().success());
     b.close(0, "").await;
+}
+
+const SERVER: &str = "NEXAR_QUIC_TEST_SERVER";
+
+/// Not a test of its own: the process that the next one kills.
+#[tokio::test]
+async fn server_process() {
+    let Ok(address) = env::var(SERVER) else {
+        return;
+    };
+    let address = address.parse().unwrap();
+    let b = QuinnTransport::bind(Config::new(identity(9), address)).unwrap();
+    println!("\nSERVING");
+    let _connection = b.accept().await.unwrap();
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_restarted_process_tells_that_the_old_connection_is_gone() {
+    let a = bind(identity(9));
+    let free = bind(identity(9));
+    let address = free.local_addr();
+    free.close(0, "").await;
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "server_process", "--nocapture"])
+        .env(SERVER, address.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "SERVING"));
+    let old = a.connect(address, None).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let b = QuinnTransport::bind(Config::new(identity(9), address)).unwrap();
+    // Something on its way to the new process; the news may have arrived already.
+    if let Ok(mut send) = old.connection.open_uni().await {
+        let _ = send.write_all(pattern(1, 0, 10_000)).await;
+    }
+    let error = old.connection.closed().await;
+    assert!(matches!(error, ConnectionError::Reset), "{error:?}");
+    connect(&a, &b).await;
+    close(a, b).await;
 }

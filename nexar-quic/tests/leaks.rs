@@ -10,7 +10,8 @@
 mod common;
 
 use common::*;
-use nexar_core::transport::{Connection, SendStream};
+use nexar_core::transport::{Connection, SendStream, Transport};
+use nexar_quic::{Config, QuinnTransport};
 use std::fs;
 
 /// Threads and open files of this process.
@@ -54,6 +55,14 @@ async fn threads_and_sockets_are_given_back() {
             _ => drop((a, b)),
         }
     }
+    // Handles of dead connections do not hold the socket.
+    let (a, b) = two();
+    let ends = connect(&a, &b).await;
+    let address = b.local_addr();
+    b.close(0, "").await;
+    let again = Config::new(identity(7), address);
+    drop(QuinnTransport::bind(again).unwrap());
+    drop((ends, a, b));
     let after = settle(before).await;
     assert!(
         after.0 <= before.0 && after.1 <= before.1,

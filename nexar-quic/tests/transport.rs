@@ -529,3 +529,55 @@ async fn any_transport_works_as_the_backend_does() {
     ));
     tokio::join!(a.close(0, ""), b.close(0, ""));
 }
+
+/// A close passes a full congestion window.
+#[tokio::test]
+async fn a_close_in_the_middle_of_a_transfer_reaches_the_peer() {
+    for profile in [Profile::Loopback, Profile::Lan, Profile::Wan] {
+        let bind = || QuinnTransport::bind(config(identity(7)).profile(profile)).unwrap();
+        for whole_endpoint in [false, true] {
+            let (a, b) = (bind(), bind());
+            let (left, right) = connect(&a, &b).await;
+            let mut send = left.connection.open_uni().await.unwrap();
+            let mut offset = 0;
+            // A megabyte goes to the connection at once, more than the first congestion window.
+            while offset < 1 << 20 {
+                send.write_all(pattern(1, offset, 1 << 16)).await.unwrap();
+                offset += 1 << 16;
+            }
+            if whole_endpoint {
+                a.close(9, "enough").await;
+            } else {
+                left.connection.close(9, "enough");
+            }
+            let error = right.connection.closed().await;
+            let expected = matches!(error, ConnectionError::ClosedByPeer { code: 9, .. });
+            assert!(expected, "{profile:?}, {whole_endpoint}: {error:?}");
+            close(a, b).await;
+        }
+    }
+}
+
+/// A reader gets on although streams that nobody reads hold nearly all of the connection's window.
+#[tokio::test]
+async fn a_nearly_full_connection_window_does_not_stop_a_reader() {
+    let small = |config: Config| config.connection_window(1 << 20).stream_window(512 << 10);
+    let a = bind(identity(7));
+    let b = QuinnTransport::bind(small(config(identity(7)))).unwrap();
+    let (left, mut right) = connect(&a, &b).await;
+    let mut stalled = left.connection.open_uni().await.unwrap();
+    stalled.write_all(pattern(1, 0, 512 << 10)).await.unwrap();
+    let _stalled = right.uni.accept().await.unwrap();
+    let mut also = left.connection.open_uni().await.unwrap();
+    also.write_all(pattern(2, 0, 448 << 10)).await.unwrap();
+    let _also = right.uni.accept().await.unwrap();
+    // 64 KiB are left, and an eighth of the window is 128.
+    let mut send = left.connection.open_uni().await.unwrap();
+    let sending = async { send_pattern(&mut send, 3, 300_000, 1 << 20).await.unwrap() };
+    let receiving = async {
+        let mut recv = right.uni.accept().await.unwrap();
+        assert_eq!(check_pattern(&mut recv, 3).await.unwrap(), 300_000);
+    };
+    tokio::join!(sending, receiving);
+    close(a, b).await;
+}

@@ -12,24 +12,27 @@ use std::{
     time::Duration,
 };
 
-const EXAMPLES: &str = "\
+const DETAILS: &str = "\
 Examples:
   nexar-run -n 4 -- target/release/examples/all_reduce
   nexar-run -n 2 --timeout 30 --env RUST_LOG=debug -- ./train --epochs 3
 
-Each line that a rank writes is printed with its rank before it: `[2] loss 0.31`. Ctrl-C goes to
-all ranks; pressed twice it kills them.
+Each line that a rank writes is printed with its rank before it: `[2] loss 0.3`.
+The ranks have an empty standard input. Ctrl-C goes to all ranks; pressed twice
+it kills them.
 
-When a rank fails, the others get the time of --grace to end with their own error, then they are
-stopped. The exit status is that of the first rank that failed (128 + signal if a signal killed it),
-0 if none did, and 2 if the ranks could not be started.
+When a rank fails, the others get the time of --grace to end with their own
+error, then they are stopped. The exit status is that of the first rank that
+failed (128 + signal if a signal killed it), 0 if none did, and 2 if the ranks
+could not be started.
 
-The ranks get NEXAR_RANK, NEXAR_WORLD_SIZE, NEXAR_SEED, NEXAR_SEED_ROLE and a fresh NEXAR_SECRET, which
-is what Communicator::from_env() reads. Other variables, such as NEXAR_ALGORITHM, are passed on.";
+The ranks get NEXAR_RANK, NEXAR_WORLD_SIZE, NEXAR_SEED, NEXAR_SEED_ROLE and a
+fresh NEXAR_SECRET, which Communicator::from_env() reads. Other variables, such
+as NEXAR_ALGORITHM, are passed on.";
 
 /// Starts N ranks of a program on this machine, and looks after them.
 #[derive(Debug, Parser)]
-#[command(name = "nexar-run", version, after_help = EXAMPLES)]
+#[command(name = "nexar-run", version, max_term_width = 100, after_help = DETAILS)]
 struct Args {
     /// Number of ranks to start
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]

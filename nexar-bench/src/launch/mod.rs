@@ -133,6 +133,20 @@ pub enum LaunchError {
 /// # Cancel safety
 ///
 /// Dropping the future kills the ranks.
+///
+/// # Example
+///
+/// ```no_run
+/// use nexar_bench::launch::{self, Job};
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), launch::LaunchError> {
+///     let mut job = Job::new("my-launcher", "./train", ["--epochs".into(), "3".into()], 4);
+///     job.env.push(("RUST_LOG".into(), "info".into()));
+///     let status = launch::run(&job).await?;
+///     std::process::exit(status.into());
+/// }
+/// ```
 pub async fn run(job: &Job) -> Result<u8, LaunchError> {
     supervise::run(job).await
 }

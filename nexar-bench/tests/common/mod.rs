@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const PERF: &str = env!("CARGO_BIN_EXE_nexar-perf");
-pub const RUN: &str = env!("CARGO_BIN_EXE_nexar-run");
+pub(crate) const PERF: &str = env!("CARGO_BIN_EXE_nexar-perf");
+pub(crate) const RUN: &str = env!("CARGO_BIN_EXE_nexar-run");
 
 /// The tool with an environment that describes no group.
-pub fn command(tool: &str, args: &[&str]) -> Command {
+pub(crate) fn command(tool: &str, args: &[&str]) -> Command {
     let mut command = Command::new(tool);
     command.args(args).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
@@ -26,18 +26,18 @@ pub fn command(tool: &str, args: &[&str]) -> Command {
     command
 }
 
-pub fn output(tool: &str, args: &[&str]) -> Output {
+pub(crate) fn output(tool: &str, args: &[&str]) -> Output {
     command(tool, args).output().unwrap()
 }
 
 /// `nexar-run` with a shell script as the program.
-pub fn script(options: &[&str], script: &str) -> Command {
+pub(crate) fn script(options: &[&str], script: &str) -> Command {
     let mut command = command(RUN, options);
     command.args(["--", "sh", "-c", script]);
     command
 }
 
-pub fn lines(bytes: &[u8]) -> Vec<String> {
+pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8(bytes.to_vec())
         .unwrap()
         .lines()
@@ -46,14 +46,14 @@ pub fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 /// A tool that runs while the test looks at its output.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
-    pub stdout: BufReader<ChildStdout>,
-    pub stderr: BufReader<ChildStderr>,
+    pub(crate) stdout: BufReader<ChildStdout>,
+    pub(crate) stderr: BufReader<ChildStderr>,
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -68,17 +68,17 @@ impl Running {
         }
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         send_signal(self.child.id(), signal);
     }
 
-    pub fn wait(mut self) -> ExitStatus {
+    pub(crate) fn wait(mut self) -> ExitStatus {
         drop(self.stdout);
         self.child.wait().unwrap()
     }
 
     /// Waits for the end; gives the remaining lines of both streams.
-    pub fn finish(mut self) -> (ExitStatus, Vec<String>, Vec<String>) {
+    pub(crate) fn finish(mut self) -> (ExitStatus, Vec<String>, Vec<String>) {
         let stderr = thread::spawn(move || self.stderr.lines().map_while(Result::ok).collect());
         let stdout = self.stdout.lines().map_while(Result::ok).collect();
         (self.child.wait().unwrap(), stdout, stderr.join().unwrap())
@@ -86,7 +86,7 @@ impl Running {
 }
 
 /// The next line.
-pub fn line(source: &mut impl BufRead) -> String {
+pub(crate) fn line(source: &mut impl BufRead) -> String {
     let mut line = String::new();
     source.read_line(&mut line).unwrap();
     assert!(!line.is_empty(), "the output ended");
@@ -94,19 +94,19 @@ pub fn line(source: &mut impl BufRead) -> String {
 }
 
 /// The next `count` lines, sorted.
-pub fn sorted(source: &mut impl BufRead, count: usize) -> Vec<String> {
+pub(crate) fn sorted(source: &mut impl BufRead, count: usize) -> Vec<String> {
     let mut lines: Vec<String> = (0..count).map(|_| line(source)).collect();
     lines.sort();
     lines
 }
 
-pub fn send_signal(pid: u32, signal: Signal) {
+pub(crate) fn send_signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
 /// Whether a process runs; one that nobody has waited for does not.
-pub fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
@@ -119,7 +119,7 @@ pub fn runs(pid: u32) -> bool {
 }
 
 /// Polls until the process has ended.
-pub fn wait_for_end(pid: u32) {
+pub(crate) fn wait_for_end(pid: u32) {
     let start = Instant::now();
     while runs(pid) {
         assert!(

@@ -1,7 +1,10 @@
 //! The background tasks of a connection: reading and writing its control stream, accepting its lanes.
 
 use super::{
-    CLOSE_LEFT, CLOSE_PROTOCOL, LinkParts, Shared, group::LeftMember, lock, peer::Presence,
+    CLOSE_LEFT, CLOSE_PROTOCOL, LinkParts, Shared,
+    group::LeftMember,
+    lock,
+    peer::{Outgoing, Presence},
 };
 use crate::{
     error::RefuseReason,
@@ -88,15 +91,22 @@ async fn write_control<T: Transport>(
     shared: Arc<Shared<T>>,
     rank: usize,
     mut stream: SendOf<T>,
-    mut queue: mpsc::Receiver<Control>,
+    mut queue: mpsc::Receiver<Outgoing>,
 ) {
     let mut heartbeat = interval(shared.limits.detection / 4);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let frame = tokio::select! {
             biased;
-            frame = queue.recv() => match frame {
-                Some(frame) => frame,
+            next = queue.recv() => match next {
+                Some(Outgoing::Frame(frame)) => frame,
+                Some(Outgoing::End(done)) => {
+                    if stream.finish().is_ok() {
+                        let _ = stream.acked().await;
+                    }
+                    let _ = done.send(());
+                    return;
+                }
                 None => return,
             },
             _ = heartbeat.tick() => Control::Heartbeat,

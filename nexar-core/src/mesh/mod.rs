@@ -31,10 +31,12 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::{
+    runtime::Handle,
     task::AbortHandle,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 /// Code of a connection that is closed because its rank left.
@@ -45,6 +47,9 @@ const CLOSE_DROPPED: u64 = 1;
 const CLOSE_LOST: u64 = 3;
 /// Code of a connection that is closed because the peer broke the protocol.
 const CLOSE_PROTOCOL: u64 = 4;
+
+/// How long a mesh that is dropped tries to tell the others.
+const FAREWELL_LIMIT: Duration = Duration::from_millis(250);
 
 /// Locks a mutex; data behind a panicked lock holder is still consistent here, since no lock is held across
 /// a call of foreign code.
@@ -204,15 +209,51 @@ impl<T: Transport> fmt::Debug for Mesh<T> {
 }
 
 impl<T: Transport> Drop for Mesh<T> {
+    /// Sees to it that the others hear of an abort, and of this rank's end, before the process can exit:
+    /// it waits for that for 300 ms at most, and not at all on the transport's own runtime.
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
-        for (_, peer) in self.shared.others() {
-            peer.connection
-                .close(CLOSE_DROPPED, "dropped without leaving");
+        let runtime = self.shared.transport.background().clone();
+        let (told, wait) = std::sync::mpsc::channel::<()>();
+        runtime.spawn(farewell(
+            Arc::clone(&self.shared),
+            std::mem::take(&mut self.tasks),
+            told,
+        ));
+        let on_it = Handle::try_current().is_ok_and(|current| current.id() == runtime.id());
+        if !on_it {
+            let _ = wait.recv_timeout(FAREWELL_LIMIT + Duration::from_millis(50));
         }
     }
+}
+
+/// Delivers what the control streams still hold, then closes the connections. Dropping `told` reports it.
+async fn farewell<T: Transport>(
+    shared: Arc<Shared<T>>,
+    tasks: Vec<AbortHandle>,
+    told: std::sync::mpsc::Sender<()>,
+) {
+    let here = shared
+        .others()
+        .filter(|(_, peer)| peer.presence() == Presence::Here);
+    let ends: Vec<_> = here.map(|(_, peer)| peer.end()).collect();
+    let delivered = async {
+        for end in ends {
+            end.await;
+        }
+    };
+    let _ = timeout(FAREWELL_LIMIT, delivered).await;
+    for (_, peer) in shared.others() {
+        peer.connection
+            .close(CLOSE_DROPPED, "dropped without leaving");
+    }
+    for task in tasks {
+        task.abort();
+    }
+    // The transport's drivers send the closing packets when they run next.
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+    drop(told);
 }
 
 impl<T: Transport> Shared<T> {
@@ -308,4 +349,4 @@ impl<T: Transport> Shared<T> {
 const _: () = assert!(MAX_WORLD_SIZE <= u32::MAX as usize);
 
 /// What the tasks of a connection own.
-type LinkParts<T> = (Link<T>, tokio::sync::mpsc::Receiver<Control>);
+type LinkParts<T> = (Link<T>, tokio::sync::mpsc::Receiver<peer::Outgoing>);

@@ -8,13 +8,20 @@ use crate::{
 };
 use std::{future::Future, sync::Mutex};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 
 /// Control frames that wait to be written to one peer. They are few and small; a peer that lets so many
 /// pile up is closed.
 const MAX_CONTROL_QUEUE: usize = 1024;
+
+/// What a control stream is to write.
+pub(super) enum Outgoing {
+    Frame(Control),
+    /// The end of the stream; to be reported once the peer has everything.
+    End(oneshot::Sender<()>),
+}
 
 /// Whether a rank still takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +36,7 @@ pub(super) enum Presence {
 
 pub(super) struct Peer<C> {
     pub(super) connection: C,
-    control: mpsc::Sender<Control>,
+    control: mpsc::Sender<Outgoing>,
     heard: Mutex<Instant>,
     presence: Mutex<Presence>,
     /// Whether it has confirmed this rank's goodbye, or needs not.
@@ -57,13 +64,24 @@ impl<C: Connection> Peer<C> {
 
     /// Queues a frame; whether it could be.
     pub(super) fn send(&self, frame: Control) -> bool {
-        match self.control.try_send(frame) {
+        match self.control.try_send(Outgoing::Frame(frame)) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.connection
                     .close(CLOSE_PROTOCOL, "does not read its control stream");
                 false
+            }
+        }
+    }
+
+    /// Ends the control stream; resolves once the peer has everything, or cannot get it.
+    pub(super) fn end(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (done, wait) = oneshot::channel();
+        let queued = self.control.try_send(Outgoing::End(done)).is_ok();
+        async move {
+            if queued {
+                let _ = wait.await;
             }
         }
     }

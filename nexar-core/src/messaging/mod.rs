@@ -1,7 +1,7 @@
 //! Point-to-point messages between the ranks of a group: sends, receives by source and tag, probes.
 //!
 //! ```
-//! use nexar_core::{Error, TimeLimits, messaging::{Messenger, Source, Tag}};
+//! use nexar_core::messaging::{Messenger, Source, Tag};
 //! # use nexar_core::membership::{JoinRequest, SeedRoute, join};
 //! # use nexar_core::transport::{PeerId, Transport, memory::MemoryNetwork};
 //! # use std::sync::Arc;
@@ -12,10 +12,9 @@
 //! # let b = Arc::new(network.bind(None, PeerId::new("b"))?);
 //! # let seed = a.local_addr();
 //! # let request = |rank| JoinRequest::new("job", 2).with_rank(Some(rank));
-//! # let (a, b) = tokio::try_join!(
-//! #     join(Arc::clone(&a), request(0), SeedRoute::Here),
-//! #     join(Arc::clone(&b), request(1), SeedRoute::Address(seed)),
-//! # )?;
+//! # let dial = SeedRoute::Dial(vec![(b, seed)]);
+//! # let (first, second) = (request(0), request(1));
+//! # let (a, b) = tokio::try_join!(join(SeedRoute::Here(a), &first), join(dial, &second))?;
 //! // On each rank, from its mesh:
 //! let zero = Messenger::new(Arc::new(a.group(7, vec![0, 1])?));
 //! let one = Messenger::new(Arc::new(b.group(7, vec![0, 1])?));
@@ -26,7 +25,7 @@
 //!
 //! // A large message goes straight from one buffer into the other.
 //! let (from, mut to) = (vec![5; 1 << 20], vec![0; 1 << 20]);
-//! tokio::try_join!(zero.send_from(1, 43, &[&from]), one.recv_into(0, 43, &mut to))?;
+//! tokio::try_join!(zero.send_from(1, 43, &from), one.recv_into(0, 43, &mut to))?;
 //! assert_eq!(from, to);
 //! # Ok(())
 //! # }
@@ -204,10 +203,17 @@ impl<T: Transport> Messenger<T> {
             .await
     }
 
-    /// Sends borrowed pieces as one message. The receiver sees no borders. A large message is copied a chunk at
-    /// a time. Otherwise like [`send`](Self::send).
-    pub async fn send_from(&self, to: usize, tag: u64, parts: &[&[u8]]) -> Result<()> {
-        self.send_any("send", to, tag, Outgoing::Parts(parts)).await
+    /// Sends a borrowed message. A large one is copied a chunk at a time. Otherwise like [`send`](Self::send).
+    pub async fn send_from(&self, to: usize, tag: u64, message: &[u8]) -> Result<()> {
+        self.send_any("send_from", to, tag, Outgoing::Slice(message))
+            .await
+    }
+
+    /// Sends borrowed pieces as one message; the receiver sees no borders. Otherwise like
+    /// [`send_from`](Self::send_from).
+    pub async fn send_parts(&self, to: usize, tag: u64, parts: &[&[u8]]) -> Result<()> {
+        self.send_any("send_parts", to, tag, Outgoing::Parts(parts))
+            .await
     }
 
     async fn send_any(
@@ -244,19 +250,22 @@ impl<T: Transport> Messenger<T> {
         tag: impl Into<Tag>,
         buffer: &mut [u8],
     ) -> Result<Received> {
-        self.recv_into_parts(source, tag, &mut [buffer]).await
+        let mut buffers = [buffer];
+        let mut sink = IntoParts::new(&mut buffers);
+        self.recv_any("recv_into", source.into(), tag.into(), &mut sink)
+            .await
     }
 
     /// Receives a message into several buffers, which are filled one after the other. Otherwise like
     /// [`recv_into`](Self::recv_into).
-    pub async fn recv_into_parts(
+    pub async fn recv_parts(
         &self,
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         buffers: &mut [&mut [u8]],
     ) -> Result<Received> {
         let mut sink = IntoParts::new(buffers);
-        self.recv_any("recv_into", source.into(), tag.into(), &mut sink)
+        self.recv_any("recv_parts", source.into(), tag.into(), &mut sink)
             .await
     }
 

@@ -24,6 +24,7 @@ const RESET_GIVEN_UP: u64 = 2;
 /// What is sent.
 pub(super) enum Outgoing<'a> {
     Owned(Bytes),
+    Slice(&'a [u8]),
     /// Pieces that belong together.
     Parts(&'a [&'a [u8]]),
 }
@@ -32,6 +33,7 @@ impl Outgoing<'_> {
     fn length(&self) -> usize {
         match self {
             Outgoing::Owned(bytes) => bytes.len(),
+            Outgoing::Slice(slice) => slice.len(),
             Outgoing::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
         }
     }
@@ -39,7 +41,7 @@ impl Outgoing<'_> {
     fn to_bytes(&self) -> Bytes {
         match self {
             Outgoing::Owned(bytes) => bytes.clone(),
-            Outgoing::Parts([part]) => Bytes::copy_from_slice(part),
+            Outgoing::Slice(slice) => Bytes::copy_from_slice(slice),
             Outgoing::Parts(parts) => parts.concat().into(),
         }
     }
@@ -58,6 +60,10 @@ impl<'a> Chunks<'a> {
     fn new(message: &Outgoing<'a>) -> Self {
         match message {
             Outgoing::Owned(bytes) => Chunks::Owned(bytes.clone()),
+            Outgoing::Slice(slice) => Chunks::Parts {
+                first: slice,
+                rest: &[],
+            },
             Outgoing::Parts(parts) => Chunks::Parts {
                 first: &[],
                 rest: parts,
@@ -292,10 +298,10 @@ impl<T: Transport> Core<'_, T> {
         match self.phase(id).copied() {
             Some(SendPhase::Taken) => Poll::Ready(Ok(Wanted::Nothing)),
             Some(SendPhase::Cleared { transfer, .. }) => {
-                ready!(self.check_destination(id))?;
-                Poll::Ready(Ok(Wanted::Body(transfer)))
+                let wanted = Wanted::Body(transfer);
+                Poll::Ready(self.check_destination(id).map(|()| wanted))
             }
-            _ => self.check_destination(id).map_ok(|()| Wanted::Nothing),
+            _ => self.pending_while_there(id),
         }
     }
 
@@ -303,25 +309,32 @@ impl<T: Transport> Core<'_, T> {
     fn transfer_over(&mut self, id: u64, number: u64) -> Poll<Result<(), Cause>> {
         match self.phase(id).copied() {
             Some(SendPhase::Cleared { transfer, .. }) if transfer == number => {
-                self.check_destination(id)
+                self.pending_while_there(id)
             }
             _ => Poll::Ready(Ok(())),
         }
     }
 
-    /// Pending while the receiver may still answer.
-    fn check_destination(&mut self, id: u64) -> Poll<Result<(), Cause>> {
+    fn pending_while_there<R>(&self, id: u64) -> Poll<Result<R, Cause>> {
+        match self.check_destination(id) {
+            Ok(()) => Poll::Pending,
+            Err(cause) => Poll::Ready(Err(cause)),
+        }
+    }
+
+    /// Whether the receiver may still answer.
+    fn check_destination(&self, id: u64) -> Result<(), Cause> {
         let Some(Kind::Send(sending)) = self.state.operations.get(&id).map(|o| &o.kind) else {
-            return Poll::Pending;
+            return Ok(());
         };
         let rank = sending.to;
         if self.state.peers[rank].left.is_some() {
-            return Poll::Ready(Err(Cause::Failed(Failure::PeerLeft { rank })));
+            return Err(Cause::Failed(Failure::PeerLeft { rank }));
         }
         if self.state.closed {
-            return Poll::Ready(Err(Cause::Failed(Failure::ShutDown)));
+            return Err(Cause::Failed(Failure::ShutDown));
         }
-        Poll::Pending
+        Ok(())
     }
 
     /// A send is over or was dropped: what was announced and not taken is withdrawn.

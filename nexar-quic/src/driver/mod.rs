@@ -13,9 +13,9 @@
 //!
 //! # Rules
 //!
-//! 1. The futures are polled only under the lock of [`Core`](executor::Core), and only by the current
+//! 1. The futures are polled only under the lock of [`Core`], and only by the current
 //!    [`Owner`](state::Owner). A party that lost the ownership notices at its next round.
-//! 2. Wakers of the set do nothing but note what is ready under the lock of [`State`](state::State), which
+//! 2. Wakers of the set do nothing but note what is ready under the lock of [`State`], which
 //!    is a leaf: nothing is called, dropped or locked under it. quinn wakes and spawns under its own locks.
 //! 3. The socket never registers for readiness by itself. When it has nothing, it notes who asked; the
 //!    owner has them ask again ([`Socket::retry`]). Only the background arms the readiness of the file
@@ -51,7 +51,7 @@ use std::{
     time::{Duration, Instant},
 };
 use timers::Timers;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id as RuntimeId};
 
 /// Rounds that a waiter makes for others once it is done.
 const MAX_FLUSH_ROUNDS: usize = 4;
@@ -65,6 +65,8 @@ pub(crate) struct Drivers {
     weak: Weak<Drivers>,
     /// How long a waiter looks for datagrams itself; zero: waiters do not drive.
     spin: Duration,
+    /// The background's runtime, whose own tasks never drive: they would only be in its way.
+    background: RuntimeId,
     /// A waiter that is not polled was woken: the owner lets other tasks run soon.
     give_way: AtomicBool,
 }
@@ -87,10 +89,17 @@ impl Drivers {
             socket,
             weak: weak.clone(),
             spin,
+            background: handle.id(),
             give_way: AtomicBool::new(false),
         });
         handle.spawn(BackgroundDriver::new(drivers.clone()));
         Ok(drivers)
+    }
+
+    /// Whether the current task may drive.
+    fn may_drive(&self) -> bool {
+        let on_background = || Handle::try_current().is_ok_and(|here| here.id() == self.background);
+        !self.spin.is_zero() && !on_background()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,7 +168,7 @@ impl Drivers {
         self.give_way.load(Ordering::Relaxed) && self.give_way.swap(false, Ordering::Relaxed)
     }
 
-    /// Drops all futures, now and in future: the thread of the background ends.
+    /// Drops all futures, now and in future, and closes the socket: the thread of the background ends.
     fn shut_down(&self) {
         let spawned = self.state().close();
         drop(spawned);
@@ -169,6 +178,7 @@ impl Drivers {
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
         drop(remains);
+        self.socket.close();
     }
 }
 

@@ -30,12 +30,8 @@ mod platform {
         /// Must be called within the background's runtime.
         pub(in super::super) fn new(socket: &Arc<Socket>) -> io::Result<Self> {
             let inner = epoll::create(CreateFlags::CLOEXEC)?;
-            epoll::add(
-                &inner,
-                socket.io(),
-                EventData::new_u64(0),
-                EventFlags::empty(),
-            )?;
+            let none = EventFlags::empty();
+            socket.with(|io| Ok(epoll::add(&inner, io, EventData::new_u64(0), none)?))?;
             // SAFETY: an `OwnedFd` is an open descriptor, always the same one, and closes when the
             // `AsyncFd` drops it; nobody else knows it.
             let inner = unsafe { AsyncFd::register_with_interest(inner, Interest::READABLE) }?;
@@ -81,7 +77,9 @@ mod platform {
         fn arm(&mut self, events: EventFlags) -> io::Result<()> {
             if self.armed != events {
                 let inner = self.inner.get_ref();
-                epoll::modify(inner, self.socket.io(), EventData::new_u64(0), events)?;
+                let data = EventData::new_u64(0);
+                self.socket
+                    .with(|io| Ok(epoll::modify(inner, io, data, events)?))?;
                 self.armed = events;
             }
             Ok(())
@@ -105,7 +103,7 @@ mod platform {
         /// Must be called within the background's runtime.
         pub(in super::super) fn new(socket: &Arc<Socket>) -> io::Result<Self> {
             Ok(Readiness {
-                io: UdpSocket::from_std(socket.io().try_clone()?)?,
+                io: UdpSocket::from_std(socket.with(std::net::UdpSocket::try_clone)?)?,
                 armed: false,
             })
         }

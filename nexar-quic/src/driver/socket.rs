@@ -11,7 +11,7 @@ use std::{
     net::{SocketAddr, UdpSocket},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -21,7 +21,9 @@ use std::{
 /// [`retry`](Self::retry) has them ask again; see rule 3 of the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    io: UdpSocket,
+    /// `None` once the transport is closed, even if handles of dead connections still refer to this.
+    io: RwLock<Option<UdpSocket>>,
+    local: SocketAddr,
     state: UdpSocketState,
     blocked: Mutex<Blocked>,
     send_would_block: AtomicBool,
@@ -40,7 +42,8 @@ impl Socket {
     pub(crate) fn new(io: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&io).into())?;
         Ok(Socket {
-            io,
+            local: io.local_addr()?,
+            io: RwLock::new(Some(io)),
             state,
             blocked: Mutex::default(),
             send_would_block: AtomicBool::new(false),
@@ -48,8 +51,17 @@ impl Socket {
         })
     }
 
-    pub(super) fn io(&self) -> &UdpSocket {
-        &self.io
+    /// Does something with the open socket.
+    pub(super) fn with<R>(&self, work: impl FnOnce(&UdpSocket) -> io::Result<R>) -> io::Result<R> {
+        match &*self.io.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(io) => work(io),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Closes the socket, so that its address is free again.
+    pub(super) fn close(&self) {
+        *self.io.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn blocked(&self) -> MutexGuard<'_, Blocked> {
@@ -85,7 +97,7 @@ impl Socket {
     }
 
     fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let result = self.state.send((&self.io).into(), transmit);
+        let result = self.with(|io| self.state.send(io.into(), transmit));
         match &result {
             Ok(()) => self.count(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -127,7 +139,7 @@ impl AsyncUdpSocket for Socket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let result = self.state.recv((&self.io).into(), bufs, meta);
+        let result = self.with(|io| self.state.recv(io.into(), bufs, meta));
         match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let mut blocked = self.blocked();
@@ -148,7 +160,7 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        Ok(self.local)
     }
 
     fn max_transmit_segments(&self) -> usize {

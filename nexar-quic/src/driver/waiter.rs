@@ -23,13 +23,14 @@ thread_local! {
 const MAX_POLL: Duration = Duration::from_micros(500);
 
 impl Drivers {
-    /// Runs `future`, and drives the connections while it is pending.
+    /// Runs `future`, and drives the connections while it is pending. Without spinning, and on the
+    /// background's own runtime, it only runs `future`.
     ///
     /// # Cancel safety
     ///
     /// As `future`: dropping it at any point hands the connections over.
     pub(crate) async fn drive<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
-        if self.spin.is_zero() {
+        if !self.may_drive() {
             return future.await;
         }
         let mut future = pin!(unconstrained(future));

@@ -23,6 +23,7 @@ const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// All ranks must derive the same key, so the salt is a constant.
 const ARGON2_SALT: &[u8] = b"nexar cluster secret v1";
 const HKDF_SALT: &[u8] = b"nexar cluster key derivation v1";
+const HKDF_INFO_RESET: &[u8] = b"stateless reset";
 const HKDF_INFO_CA: &[u8] = b"certificate authority P-256";
 
 /// How far a leaf's validity reaches into the past, for hosts whose clocks differ.
@@ -32,6 +33,7 @@ pub(super) const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 pub(super) struct ClusterCa {
     issuer: Issuer<'static, CaKey>,
     roots: RootCertStore,
+    reset_key: Zeroizing<[u8; 32]>,
 }
 
 impl ClusterCa {
@@ -52,15 +54,24 @@ impl ClusterCa {
         roots
             .add(certificate.der().clone())
             .map_err(IdentityError::Tls)?;
+        let mut reset_key = Zeroizing::new([0u8; 32]);
+        expand(material, &[HKDF_INFO_RESET], &mut reset_key)?;
         Ok(ClusterCa {
             issuer: Issuer::new(params, key),
             roots,
+            reset_key,
         })
     }
 
     /// The trust anchor: only the authority's name and public key.
     pub(super) fn roots(&self) -> &RootCertStore {
         &self.roots
+    }
+
+    /// Another key that all processes of the cluster share; see
+    /// [`Identity::reset_key`](super::Identity::reset_key).
+    pub(super) fn reset_key(&self) -> &[u8; 32] {
+        &self.reset_key
     }
 
     /// A certificate for `key` with the name `uri`, valid from a little before now for `lifetime`.
@@ -128,6 +139,14 @@ fn stretch(secret: &Secret) -> Result<Zeroizing<[u8; 32]>, IdentityError> {
     Ok(key)
 }
 
+/// HKDF-SHA256.
+fn expand(material: &[u8], info: &[&[u8]], key: &mut [u8; 32]) -> Result<(), IdentityError> {
+    let failed = |_| IdentityError::Crypto("key derivation failed");
+    let prk = Salt::new(HKDF_SHA256, HKDF_SALT).extract(material);
+    let okm = prk.expand(info, HKDF_SHA256).map_err(failed)?;
+    okm.fill(key).map_err(failed)
+}
+
 /// A P-256 key pair that rcgen can sign with.
 struct CaKey {
     pair: EcdsaKeyPair,
@@ -138,13 +157,9 @@ impl CaKey {
     /// Candidates are drawn until one is a valid scalar; the first fails once in 2^32 cases.
     fn derive(material: &[u8]) -> Result<Self, IdentityError> {
         let failed = |_| IdentityError::Crypto("key derivation failed");
-        let prk = Salt::new(HKDF_SHA256, HKDF_SALT).extract(material);
         for attempt in 0..=u8::MAX {
             let mut scalar = Zeroizing::new([0u8; 32]);
-            let attempt = [attempt];
-            let info = [HKDF_INFO_CA, &attempt];
-            let okm = prk.expand(&info, HKDF_SHA256).map_err(failed)?;
-            okm.fill(&mut scalar[..]).map_err(failed)?;
+            expand(material, &[HKDF_INFO_CA, &[attempt]], &mut scalar)?;
             let Ok(private) = PrivateKey::from_private_key(&ECDH_P256, &scalar[..]) else {
                 continue;
             };

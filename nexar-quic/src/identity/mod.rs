@@ -28,6 +28,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use zeroize::Zeroizing;
 
 /// How long a certificate that a rank mints for itself is valid. It is renewed at half of that.
 pub const DEFAULT_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -115,6 +116,7 @@ struct Inner {
     peer_id: PeerId,
     roots: Arc<RootCertStore>,
     leaf: Arc<Leaf>,
+    reset_key: Option<Zeroizing<[u8; 32]>>,
     loopback_only: bool,
 }
 
@@ -181,6 +183,7 @@ impl Identity {
             peer_id,
             roots: Arc::new(roots),
             leaf: Arc::new(Leaf::Fixed(Arc::new(leaf))),
+            reset_key: None,
             loopback_only: false,
         })))
     }
@@ -195,7 +198,7 @@ impl Identity {
         key: impl AsRef<Path>,
         ca: impl AsRef<Path>,
     ) -> Result<Self, IdentityError> {
-        let key = zeroize::Zeroizing::new(read(key.as_ref())?);
+        let key = Zeroizing::new(read(key.as_ref())?);
         Identity::from_pem(&read(chain.as_ref())?, &key, &read(ca.as_ref())?)
     }
 
@@ -215,6 +218,12 @@ impl Identity {
 
     pub(crate) fn leaf(&self) -> Arc<Leaf> {
         self.0.leaf.clone()
+    }
+
+    /// A key that a process on the same address has again after a restart, so that it can tell peers that
+    /// their old connection is gone.
+    pub(crate) fn reset_key(&self) -> Option<&[u8; 32]> {
+        self.0.reset_key.as_deref()
     }
 
     /// Why `address` must not be used with this identity, if so.
@@ -237,11 +246,13 @@ impl Identity {
     ) -> Result<Self, IdentityError> {
         let name = format!("{job}/{}/{}", uuid()?, incarnation());
         let roots = Arc::new(ca.roots().clone());
+        let reset_key = Some(Zeroizing::new(*ca.reset_key()));
         let leaf = leaf::Minted::new(ca, format!("{}{name}", peer::URI_SCHEME), lifetime)?;
         Ok(Identity(Arc::new(Inner {
             peer_id: PeerId::new(&name),
             roots,
             leaf: Arc::new(Leaf::Minted(Box::new(leaf))),
+            reset_key,
             loopback_only,
         })))
     }

@@ -1,29 +1,54 @@
 //! Connections and the acceptors of their streams.
 
 use super::{
+    congestion::Closing,
+    credit::Credit,
     error,
+    settings::Setup,
     stream::{QuinnRecvStream, QuinnSendStream},
 };
 use nexar_core::transport::{
     BiAcceptor, Connection, ConnectionError, ConnectionStats, NewConnection, PeerId, UniAcceptor,
 };
 use rustls::pki_types::CertificateDer;
-use std::{fmt, net::SocketAddr};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
+use tokio::runtime::Handle;
 
 /// A connection over quinn.
 #[derive(Clone)]
 pub struct QuinnConnection {
     connection: quinn::Connection,
     peer: PeerId,
+    /// How the connection ended, as it was first seen: quinn forgets that at a later close on this side.
+    end: Arc<OnceLock<ConnectionError>>,
+    closing: Closing,
+    credit: Arc<Credit>,
 }
 
 impl QuinnConnection {
     /// Wraps an established connection; its certificate must name the peer.
-    pub(super) fn new(connection: quinn::Connection) -> Result<Self, ConnectionError> {
+    pub(super) fn new(
+        connection: quinn::Connection,
+        setup: Setup,
+        background: &Handle,
+    ) -> Result<Self, ConnectionError> {
         let chain = connection.peer_identity();
         let chain = chain.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
         match chain.and_then(|chain| crate::identity::peer_id(&chain)) {
-            Some(peer) => Ok(QuinnConnection { connection, peer }),
+            Some(peer) => {
+                let credit = Credit::new(connection.clone(), setup.window, background.clone());
+                Ok(QuinnConnection {
+                    connection,
+                    peer,
+                    end: Arc::default(),
+                    closing: setup.closing,
+                    credit: Arc::new(credit),
+                })
+            }
             None => {
                 let reason = "the certificate names nobody";
                 connection.close(error::code(0), reason.as_bytes());
@@ -34,9 +59,14 @@ impl QuinnConnection {
         }
     }
 
+    /// The reason for the end that was seen first, which may be this one.
+    fn ended(&self, end: quinn::ConnectionError) -> ConnectionError {
+        self.end.get_or_init(|| error::connection(end)).clone()
+    }
+
     pub(super) fn split(self) -> NewConnection<QuinnConnection> {
-        let uni = QuinnUniAcceptor(self.connection.clone());
-        let bi = QuinnBiAcceptor(self.connection.clone());
+        let uni = QuinnUniAcceptor(self.clone());
+        let bi = QuinnBiAcceptor(self.clone());
         NewConnection {
             connection: self,
             uni,
@@ -65,13 +95,20 @@ impl Connection for QuinnConnection {
             .connection
             .open_uni()
             .await
-            .map_err(error::connection)?;
+            .map_err(|end| self.ended(end))?;
         Ok(QuinnSendStream::new(stream))
     }
 
     async fn open_bi(&self) -> Result<(QuinnSendStream, QuinnRecvStream), ConnectionError> {
-        let (send, recv) = self.connection.open_bi().await.map_err(error::connection)?;
-        Ok((QuinnSendStream::new(send), QuinnRecvStream::new(recv)))
+        let (send, recv) = self
+            .connection
+            .open_bi()
+            .await
+            .map_err(|end| self.ended(end))?;
+        Ok((
+            QuinnSendStream::new(send),
+            QuinnRecvStream::new(recv, self.credit.clone()),
+        ))
     }
 
     fn peer_identity(&self) -> &PeerId {
@@ -84,11 +121,17 @@ impl Connection for QuinnConnection {
     }
 
     fn close(&self, code: u64, reason: &str) {
-        self.connection.close(error::code(code), reason.as_bytes());
+        match self.connection.close_reason() {
+            Some(end) => drop(self.ended(end)),
+            None => {
+                self.closing.set();
+                self.connection.close(error::code(code), reason.as_bytes());
+            }
+        }
     }
 
     async fn closed(&self) -> ConnectionError {
-        error::connection(self.connection.closed().await)
+        self.ended(self.connection.closed().await)
     }
 
     fn stats(&self) -> ConnectionStats {
@@ -104,7 +147,7 @@ impl Connection for QuinnConnection {
 }
 
 /// Yields the unidirectional streams of a [`QuinnConnection`].
-pub struct QuinnUniAcceptor(quinn::Connection);
+pub struct QuinnUniAcceptor(QuinnConnection);
 
 impl fmt::Debug for QuinnUniAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,13 +159,18 @@ impl UniAcceptor for QuinnUniAcceptor {
     type RecvStream = QuinnRecvStream;
 
     async fn accept(&mut self) -> Result<QuinnRecvStream, ConnectionError> {
-        let stream = self.0.accept_uni().await.map_err(error::connection)?;
-        Ok(QuinnRecvStream::new(stream))
+        let stream = self
+            .0
+            .connection
+            .accept_uni()
+            .await
+            .map_err(|end| self.0.ended(end))?;
+        Ok(QuinnRecvStream::new(stream, self.0.credit.clone()))
     }
 }
 
 /// Yields the bidirectional streams of a [`QuinnConnection`].
-pub struct QuinnBiAcceptor(quinn::Connection);
+pub struct QuinnBiAcceptor(QuinnConnection);
 
 impl fmt::Debug for QuinnBiAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +183,15 @@ impl BiAcceptor for QuinnBiAcceptor {
     type RecvStream = QuinnRecvStream;
 
     async fn accept(&mut self) -> Result<(QuinnSendStream, QuinnRecvStream), ConnectionError> {
-        let (send, recv) = self.0.accept_bi().await.map_err(error::connection)?;
-        Ok((QuinnSendStream::new(send), QuinnRecvStream::new(recv)))
+        let (send, recv) = self
+            .0
+            .connection
+            .accept_bi()
+            .await
+            .map_err(|end| self.0.ended(end))?;
+        Ok((
+            QuinnSendStream::new(send),
+            QuinnRecvStream::new(recv, self.0.credit.clone()),
+        ))
     }
 }

@@ -1,11 +1,12 @@
 //! Handshakes in both directions.
 
-use super::{connection::QuinnConnection, error, settings::transport};
+use super::{congestion::Closing, connection::QuinnConnection, error, settings::setup};
 use crate::{Config, path::Path, refusals::RefusalLog, settings, tls};
 use nexar_core::transport::{ConnectionError, PeerId};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use std::{fmt::Display, net::SocketAddr, sync::Arc};
 use tokio::{
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
@@ -21,6 +22,8 @@ pub(super) struct Handshakes {
     client: Arc<QuicClientConfig>,
     slots: Arc<Semaphore>,
     refusals: RefusalLog,
+    closing: Closing,
+    background: Handle,
 }
 
 /// The TLS side of both roles.
@@ -43,6 +46,7 @@ impl Handshakes {
         config: Config,
         server: quinn::ServerConfig,
         client: Arc<QuicClientConfig>,
+        background: Handle,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings::MAX_PENDING));
         Handshakes {
@@ -52,7 +56,14 @@ impl Handshakes {
             client,
             slots,
             refusals: RefusalLog::default(),
+            closing: Closing::default(),
+            background,
         }
+    }
+
+    /// To be set before the endpoint is closed.
+    pub(super) fn closing(&self) -> &Closing {
+        &self.closing
     }
 
     pub(super) fn identity(&self) -> &PeerId {
@@ -70,7 +81,8 @@ impl Handshakes {
         }
         let path = Path::to(address, self.config.profile);
         let mut client = quinn::ClientConfig::new(self.client.clone());
-        client.transport_config(Arc::new(transport(&self.config, path)?));
+        let setup = setup(&self.config, path, &self.closing)?;
+        client.transport_config(setup.transport.clone());
         let connecting = self
             .endpoint
             .connect_with(client, address, tls::SERVER_NAME)
@@ -84,7 +96,7 @@ impl Handshakes {
             .await
             .map_err(|_| ConnectionError::TimedOut)?
             .map_err(error::connection)?;
-        let connection = QuinnConnection::new(connection)?;
+        let connection = QuinnConnection::new(connection, setup, &self.background)?;
         check_peer(&connection, expected)?;
         Ok(connection)
     }
@@ -118,7 +130,8 @@ impl Handshakes {
     async fn answer(&self, incoming: quinn::Incoming) -> Result<QuinnConnection, ConnectionError> {
         let path = Path::to(incoming.remote_address(), self.config.profile);
         let mut server = self.server.clone();
-        server.transport_config(Arc::new(transport(&self.config, path)?));
+        let setup = setup(&self.config, path, &self.closing)?;
+        server.transport_config(setup.transport.clone());
         let connecting = incoming
             .accept_with(Arc::new(server))
             .map_err(error::connection)?;
@@ -126,7 +139,7 @@ impl Handshakes {
             .await
             .map_err(|_| ConnectionError::TimedOut)?
             .map_err(error::connection)?;
-        QuinnConnection::new(connection)
+        QuinnConnection::new(connection, setup, &self.background)
     }
 
     fn refused(&self, remote: SocketAddr, cause: &dyn Display) {

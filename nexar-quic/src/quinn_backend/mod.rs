@@ -1,6 +1,8 @@
 //! The transport on quinn.
 
+mod congestion;
 mod connection;
+mod credit;
 mod endpoint;
 mod error;
 mod settings;
@@ -10,13 +12,15 @@ pub use connection::{QuinnBiAcceptor, QuinnConnection, QuinnUniAcceptor};
 pub use stream::{QuinnRecvStream, QuinnSendStream};
 
 use crate::{
-    Config,
+    Config, Identity,
     background::Background,
     driver::{Drivers, Runtime, Socket},
     socket,
 };
+use aws_lc_rs::hmac;
 use endpoint::{Handshakes, Pending};
 use nexar_core::transport::{Capabilities, ConnectionError, NewConnection, PeerId, Transport};
+use quinn_proto::HashedConnectionIdGenerator;
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::{
     runtime::Handle,
@@ -78,20 +82,26 @@ impl QuinnTransport {
     /// while there is no secret; [`ConnectionError::Backend`] if a thread cannot be started.
     pub fn bind(config: Config) -> Result<Self, ConnectionError> {
         let socket = socket::bind(&config)?;
+        let local = socket.local_addr().map_err(error::backend)?;
         let (server, client) = endpoint::crypto(&config)?;
         let background = Background::start("nexar-quinn").map_err(error::backend)?;
         let socket = Arc::new(Socket::new(socket).map_err(error::backend)?);
         let drivers = Drivers::start(socket.clone(), config.spin, background.handle())
             .map_err(error::backend)?;
         let endpoint = quinn::Endpoint::new_with_abstract_socket(
-            endpoint_config()?,
+            endpoint_config(&config.identity, local)?,
             Some(server.clone()),
             socket,
             Arc::new(Runtime(drivers.clone())),
         )
         .map_err(error::backend)?;
-        let local = endpoint.local_addr().map_err(error::backend)?;
-        let handshakes = Arc::new(Handshakes::new(endpoint.clone(), config, server, client));
+        let handshakes = Arc::new(Handshakes::new(
+            endpoint.clone(),
+            config,
+            server,
+            client,
+            background.handle().clone(),
+        ));
         let (finished, ready) = mpsc::channel(crate::settings::MAX_PENDING);
         background
             .handle()
@@ -112,6 +122,7 @@ impl QuinnTransport {
     /// Closes everything at once and lets the background thread end when the peers know.
     fn shut_down(&self, code: u64, reason: &str) {
         self.closed.send_replace(true);
+        self.handshakes.closing().set();
         self.endpoint.close(error::code(code), reason.as_bytes());
         let endpoint = self.endpoint.clone();
         self.background.stop(async move {
@@ -205,10 +216,30 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-fn endpoint_config() -> Result<quinn::EndpointConfig, ConnectionError> {
+/// The settings of the endpoint itself.
+///
+/// Connection IDs and reset tokens follow from the cluster's secret and the address. A process that is
+/// started again on the same address thus recognises the IDs of the former one, and answers with tokens
+/// that the peers know: they see at once that the old connection is gone. Not for an address that several
+/// hosts may have, since one of them would give away the tokens of the others.
+fn endpoint_config(
+    identity: &Identity,
+    local: SocketAddr,
+) -> Result<quinn::EndpointConfig, ConnectionError> {
     let mut config = quinn::EndpointConfig::default();
     config
         .max_udp_payload_size(crate::settings::MAX_RECEIVED_DATAGRAM)
         .map_err(error::backend)?;
+    if let Some(key) = identity
+        .reset_key()
+        .filter(|_| !local.ip().is_unspecified())
+    {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let reset = hmac::sign(&key, format!("reset {local}").as_bytes());
+        let ids = hmac::sign(&key, format!("connection IDs {local}").as_bytes());
+        config.reset_key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset.as_ref())));
+        let ids = u64::from_le_bytes(ids.as_ref().first_chunk().copied().unwrap_or_default());
+        config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+    }
     Ok(config)
 }

@@ -1,6 +1,9 @@
 //! quinn's configuration for one kind of path.
 
-use super::error::{backend, code};
+use super::{
+    congestion::{Closing, Factory, Kind},
+    error::{backend, code},
+};
 use crate::{
     Config, Profile,
     path::Path,
@@ -8,13 +11,26 @@ use crate::{
 };
 use nexar_core::transport::ConnectionError;
 use quinn::{
-    AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig,
-    congestion::{Controller, ControllerFactory, CubicConfig},
+    AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, congestion::CubicConfig,
 };
-use std::{any::Any, sync::Arc, time::Instant};
+use std::sync::Arc;
 
-/// The transport settings for a connection along `path`.
-pub(super) fn transport(config: &Config, path: Path) -> Result<TransportConfig, ConnectionError> {
+/// What a new connection is made with.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) transport: Arc<TransportConfig>,
+    /// To be set before the connection is closed.
+    pub(super) closing: Closing,
+    /// The connection's receive window.
+    pub(super) window: u64,
+}
+
+/// The settings for a connection along `path` of an endpoint whose own close `endpoint` announces.
+pub(super) fn setup(
+    config: &Config,
+    path: Path,
+    endpoint: &Closing,
+) -> Result<Setup, ConnectionError> {
     let kind = match path.profile {
         Profile::Loopback => settings::LOOPBACK,
         Profile::Lan => settings::LAN,
@@ -36,14 +52,19 @@ pub(super) fn transport(config: &Config, path: Path) -> Result<TransportConfig, 
         .initial_rtt(kind.initial_rtt)
         .datagram_receive_buffer_size(None);
     datagram_size(&mut transport, config, path, kind);
-    congestion(&mut transport, kind);
+    let closing = Closing::default();
+    congestion(&mut transport, kind, [closing.clone(), endpoint.clone()]);
     if let Some((packets, delay)) = kind.acks {
         let mut acks = AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(packets.into())
             .max_ack_delay(Some(delay));
         transport.ack_frequency_config(Some(acks));
     }
-    Ok(transport)
+    Ok(Setup {
+        transport: Arc::new(transport),
+        closing,
+        window: connection_window,
+    })
 }
 
 /// Large datagrams from the start where the path is known to take them, else a search for the largest.
@@ -65,46 +86,14 @@ fn datagram_size(transport: &mut TransportConfig, config: &Config, path: Path, k
     }
 }
 
-fn congestion(transport: &mut TransportConfig, kind: PathSettings) {
-    if kind.fixed_congestion_window {
-        let window = FixedWindow(kind.initial_congestion_window);
-        transport.congestion_controller_factory(Arc::new(window));
+fn congestion(transport: &mut TransportConfig, kind: PathSettings, closing: [Closing; 2]) {
+    let window = kind.initial_congestion_window;
+    let kind = if kind.fixed_congestion_window {
+        Kind::Fixed(window)
     } else {
         let mut cubic = CubicConfig::default();
-        cubic.initial_window(kind.initial_congestion_window);
-        transport.congestion_controller_factory(Arc::new(cubic));
-    }
-}
-
-/// A congestion window that never changes: between processes of one host nothing is congested but the
-/// receiver's socket buffer, and the send window bounds that.
-#[derive(Debug, Clone, Copy)]
-struct FixedWindow(u64);
-
-impl Controller for FixedWindow {
-    fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: u64) {}
-
-    fn on_mtu_update(&mut self, _: u16) {}
-
-    fn window(&self) -> u64 {
-        self.0
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(*self)
-    }
-
-    fn initial_window(&self) -> u64 {
-        self.0
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
-impl ControllerFactory for FixedWindow {
-    fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
-        Box::new(*self)
-    }
+        cubic.initial_window(window);
+        Kind::Cubic(Arc::new(cubic))
+    };
+    transport.congestion_controller_factory(Arc::new(Factory { kind, closing }));
 }

@@ -1,12 +1,13 @@
 //! Streams.
 
-use super::error;
+use super::{credit::Credit, error};
 use bytes::Bytes;
 use nexar_core::transport::{RecvStream, SendStream, StreamError};
 use std::{
     fmt,
     future::Future,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -85,13 +86,18 @@ impl SendStream for QuinnSendStream {
 /// The receiving half of a quinn stream.
 pub struct QuinnRecvStream {
     stream: quinn::RecvStream,
+    credit: Arc<Credit>,
     /// What every further read reports, once the stream has come to an end.
     end: Option<Result<(), StreamError>>,
 }
 
 impl QuinnRecvStream {
-    pub(super) fn new(stream: quinn::RecvStream) -> Self {
-        QuinnRecvStream { stream, end: None }
+    pub(super) fn new(stream: quinn::RecvStream, credit: Arc<Credit>) -> Self {
+        QuinnRecvStream {
+            stream,
+            credit,
+            end: None,
+        }
     }
 }
 
@@ -110,9 +116,15 @@ impl RecvStream for QuinnRecvStream {
         if let Some(end) = &self.end {
             return Poll::Ready(end.clone().map(|()| None));
         }
-        let chunk = ready!(pin!(self.stream.read_chunk(max.max(1), true)).poll(cx));
+        let Poll::Ready(chunk) = pin!(self.stream.read_chunk(max.max(1), true)).poll(cx) else {
+            self.credit.reader_waits();
+            return Poll::Pending;
+        };
         Poll::Ready(match chunk {
-            Ok(Some(chunk)) => Ok(Some(chunk.bytes)),
+            Ok(Some(chunk)) => {
+                self.credit.freed();
+                Ok(Some(chunk.bytes))
+            }
             Ok(None) => {
                 self.end = Some(Ok(()));
                 Ok(None)
@@ -128,7 +140,15 @@ impl RecvStream for QuinnRecvStream {
     fn stop(&mut self, code: u64) {
         // Fails only if the stream is already closed, which leaves nothing to stop.
         if self.stream.stop(error::code(code)).is_ok() {
+            self.credit.freed();
             self.end = Some(Err(StreamError::Closed));
         }
+    }
+}
+
+impl Drop for QuinnRecvStream {
+    fn drop(&mut self) {
+        // Unread data is discarded with the stream.
+        self.credit.freed();
     }
 }

@@ -9,39 +9,47 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
-  nexar-perf all-reduce -n 4                             8 B to 64 MiB, f32 sum
+  nexar-perf all-reduce -n 4                   8 B to 64 MiB, f32 sum
   nexar-perf all-reduce -n 2 --dtype bf16 --op max --max 1M
   nexar-perf broadcast -n 3 --root 2 --min 1M --max 1G --factor 4
-  nexar-perf barrier -n 8 --json -                       one JSON object per line, no table
-  nexar-run -n 2 -- nexar-perf all-gather                started by something else
+  nexar-perf barrier -n 8 --json -             one JSON object per line
+  nexar-run -n 2 -- nexar-perf all-gather      started by something else";
 
-Across hosts, start one nexar-perf per rank with NEXAR_RANK, NEXAR_WORLD_SIZE, NEXAR_SEED (host:port
-of rank 0) and NEXAR_SECRET in the environment.
+const DETAILS: &str = "\
+Across hosts, start one nexar-perf per rank with NEXAR_RANK, NEXAR_WORLD_SIZE,
+NEXAR_SEED (host:port of rank 0) and NEXAR_SECRET in the environment.
 
-Columns (those of nccl-tests):
-  size     bytes of the buffer; of the larger one for all-gather and reduce-scatter (all ranks' blocks).
-           A size that is no multiple of the element (and the ranks) is rounded down.
-  count    elements; per rank for all-gather and reduce-scatter
-  time     of one operation: back-to-back operations divided by their number, slowest rank, median of
-           five loops
-  algbw    size / time, in GB/s (1e9 bytes)
-  busbw    algbw times the share of the data that crosses each link: 2(n-1)/n for all-reduce, (n-1)/n for
-           all-gather and reduce-scatter, 1 for broadcast; comparable between numbers of ranks
-  #wrong   elements that differ from the exact expectation, summed over all ranks
+Columns, as in nccl-tests:
+  size    bytes of the buffer; of the larger one for all-gather and
+          reduce-scatter (the blocks of all ranks together). A size that is no
+          multiple of the element (and of the ranks) is rounded down.
+  count   elements; those of one rank for all-gather and reduce-scatter
+  time    of one operation: back-to-back operations divided by their number,
+          slowest rank, median of five loops
+  algbw   size / time, in GB/s (1e9 bytes)
+  busbw   algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather and
+          reduce-scatter, 1 for broadcast: comparable between numbers of ranks
+  #wrong  elements that differ from the exact result, on all ranks together
 
---json writes one object per size with the keys collective, ranks, transport, dtype, redop, bytes, count,
-time_us, p50_us, p99_us, algbw_gbps, busbw_gbps (GB/s as in the table) and wrong (null if not
-checked). p50_us and p99_us are of single operations, timed one by one; an operation takes as long as
-on its slowest rank.
+--json writes one object per size with the keys collective, ranks, transport,
+dtype, redop, bytes, count, time_us, p50_us, p99_us, algbw_gbps, busbw_gbps (in
+GB/s, as in the table) and wrong (null if not checked). p50_us and p99_us are
+of single operations, timed one by one, each on its slowest rank.
 
-Exit status: 0; 1 if an element is wrong; 2 if the arguments do not make sense; 3 if an operation fails;
-128 + signal if a signal killed a rank.";
+Exit status: 0; 1 if an element is wrong; 2 if the arguments do not make sense;
+3 if an operation fails; 128 + signal if a signal killed a rank.";
 
 /// Measures a collective between N processes and prints the table of nccl-tests.
 ///
 /// Starts N ranks of itself on this machine, or joins as one rank if NEXAR_RANK is in the environment.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "nexar-perf", version, after_help = EXAMPLES)]
+#[command(
+    name = "nexar-perf",
+    version,
+    max_term_width = 100,
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{DETAILS}"),
+)]
 pub(crate) struct Args {
     /// What to measure
     #[arg(value_enum)]

@@ -77,11 +77,15 @@ impl<'a, E: Value> Workload<'a, E> {
         }
     }
 
-    /// Fills the buffers with zeros, which no reduction turns into something slow or infinite when it runs over
-    /// and over.
+    /// Fills the buffers with zeros, which no reduction turns into something slow or infinite when it
+    /// runs over and over.
     pub(crate) fn clear(&mut self) {
-        self.input.fill(E::default());
-        self.output.fill(E::default());
+        for buffer in [&mut self.input, &mut self.output] {
+            let used = buffer
+                .len()
+                .min(self.shape.input().max(self.shape.output()));
+            buffer[..used].fill(E::default());
+        }
     }
 
     /// Runs the collective once on known values and compares the result.
@@ -144,4 +148,39 @@ fn allocate<E: Value>(elements: usize) -> std::result::Result<Vec<E>, RankError>
         })?;
     buffer.resize(elements, E::default());
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wrong_element_is_noticed_and_named() {
+        let ranks = Communicator::local(1).await.unwrap();
+        for kind in [
+            Kind::AllReduce,
+            Kind::AllGather,
+            Kind::ReduceScatter,
+            Kind::Broadcast,
+        ] {
+            let task = Task {
+                kind,
+                op: ReduceOp::Sum,
+                root: 0,
+            };
+            let mut work = Workload::<i32>::new(&ranks[0], task, 4096).unwrap();
+            work.resize(400);
+            let mut verdict = Verdict::default();
+            work.check(&mut verdict).await.unwrap();
+            assert_eq!(verdict.wrong, 0, "{kind}");
+            work.output[77] ^= 1;
+            work.output[100] ^= 1;
+            work.compare(&mut verdict);
+            assert_eq!(
+                (verdict.wrong, verdict.mistakes[0].index),
+                (1, 77),
+                "{kind}"
+            );
+        }
+    }
 }

@@ -1,0 +1,149 @@
+//! Ranks to send messages between.
+
+use nexar_core::{
+    Mesh, TimeLimits,
+    membership::{JoinRequest, SeedRoute, join},
+    messaging::Messenger,
+    transport::{
+        PeerId, Transport,
+        memory::{MemoryNetwork, MemoryTransport},
+    },
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+pub(crate) type Ranks = Vec<Arc<Messenger<MemoryTransport>>>;
+
+pub(crate) struct World {
+    pub(crate) ranks: Ranks,
+    pub(crate) meshes: Vec<Mesh<MemoryTransport>>,
+    pub(crate) network: MemoryNetwork,
+}
+
+impl World {
+    pub(crate) async fn new(size: usize) -> Self {
+        Self::with_limits(size, short()).await
+    }
+
+    pub(crate) async fn with_limits(size: usize, limits: TimeLimits) -> Self {
+        Self::on(MemoryNetwork::new(7), size, limits).await
+    }
+
+    pub(crate) async fn on(network: MemoryNetwork, size: usize, limits: TimeLimits) -> Self {
+        let bind =
+            |rank: usize| Arc::new(network.bind(None, PeerId::new(&rank.to_string())).unwrap());
+        let transports: Vec<_> = (0..size).map(bind).collect();
+        let seed = transports[0].local_addr();
+        let mut joining = Vec::new();
+        for (rank, transport) in transports.into_iter().enumerate() {
+            let request = JoinRequest::new("job", size)
+                .with_rank(Some(rank))
+                .with_limits(limits);
+            joining.push(tokio::spawn(async move {
+                let route = match rank {
+                    0 => SeedRoute::Here(transport),
+                    _ => SeedRoute::Dial(vec![(transport, seed)]),
+                };
+                join(route, &request).await.unwrap()
+            }));
+        }
+        let mut meshes = Vec::new();
+        for mesh in joining {
+            meshes.push(mesh.await.unwrap());
+        }
+        let ranks = ranks(&meshes, 1);
+        World {
+            ranks,
+            meshes,
+            network,
+        }
+    }
+
+    pub(crate) fn address(&self, rank: usize) -> std::net::SocketAddr {
+        self.meshes[rank].transport().local_addr()
+    }
+}
+
+/// Another communicator of all ranks.
+pub(crate) fn ranks(meshes: &[Mesh<MemoryTransport>], id: u64) -> Ranks {
+    let members: Vec<usize> = (0..meshes.len()).collect();
+    let messenger = |mesh: &Mesh<MemoryTransport>| {
+        let group = mesh.group(id, members.clone()).unwrap();
+        Arc::new(Messenger::new(Arc::new(group)))
+    };
+    meshes.iter().map(messenger).collect()
+}
+
+/// Bytes that say which message they are of.
+pub(crate) fn body(seed: usize, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|i| ((i * 31) ^ (i >> 8) ^ (seed * 97)) as u8)
+        .collect()
+}
+
+/// Polls a future for the first time and leaves the rest to a task.
+pub(crate) async fn start<F>(future: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let mut future = Box::pin(future);
+    let first = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+    tokio::spawn(async move {
+        match first {
+            Poll::Ready(output) => output,
+            Poll::Pending => future.await,
+        }
+    })
+}
+
+/// Polls a future at most so often, while others have their turn, and then drops it.
+pub(crate) async fn at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    at_most_with(polls, Duration::ZERO, future).await
+}
+
+/// The same, with a pause between the polls.
+pub(crate) async fn at_most_with<F: Future>(
+    polls: usize,
+    pause: Duration,
+    future: F,
+) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        let once = |future: Pin<&mut F>, cx: &mut std::task::Context<'_>| match future.poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        };
+        if let Some(output) = poll_fn(|cx| once(future.as_mut(), cx)).await {
+            return Some(output);
+        }
+        if pause.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(pause).await;
+        }
+    }
+    None
+}
+
+/// Lets everything happen that can happen now.
+pub(crate) async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> F::Output {
+    let limited = tokio::time::timeout(limit, future).await;
+    limited.expect("takes too long")
+}
+
+/// Time limits with which a hang is found soon.
+pub(crate) fn short() -> TimeLimits {
+    TimeLimits::default().with_operation(Duration::from_secs(20))
+}
