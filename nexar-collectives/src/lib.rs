@@ -23,9 +23,9 @@ mod schedule;
 
 pub use communicator::{Builder, Communicator, Rank, SeedRole};
 pub use nexar_core::{
-    Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError, OperationError,
-    ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16, membership,
-    transport,
+    Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
+    OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
+    membership, transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

@@ -1,4 +1,9 @@
 //! Every operation, element type and reduction against a serial model, exactly.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

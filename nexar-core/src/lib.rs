@@ -16,7 +16,7 @@ pub mod testing;
 pub mod transport;
 pub mod wire;
 
-pub use call::{Call, Collective};
+pub use call::{Algorithm, Call, Collective};
 pub use config::TimeLimits;
 pub use dtype::{DataType, Element, UnknownName, as_bytes_mut, bf16, f16};
 pub use error::{ConfigError, Error, Failure, JoinError, OperationError, RefuseReason, Result};

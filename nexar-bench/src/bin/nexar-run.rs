@@ -3,7 +3,7 @@
 use clap::Parser;
 use nexar_bench::{
     launch::{self, Job},
-    options,
+    log, options,
 };
 use nexar_quic::Backend;
 use std::{
@@ -28,7 +28,7 @@ could not be started.
 
 The ranks get NEXAR_RANK, NEXAR_WORLD_SIZE, NEXAR_SEED, NEXAR_SEED_ROLE and a
 fresh NEXAR_SECRET, which Communicator::from_env() reads. Other variables, such
-as NEXAR_ALGORITHM, are passed on.";
+as NEXAR_ALGORITHM, are passed on. NEXAR_LOG=debug shows more of what happens.";
 
 /// Starts N ranks of a program on this machine, and looks after them.
 #[derive(Debug, Parser)]
@@ -90,6 +90,10 @@ async fn main() -> ExitCode {
     let Some(job) = Args::parse().job() else {
         return ExitCode::from(2);
     };
+    if let Err(error) = log::start() {
+        eprintln!("nexar-run: {error}");
+        return ExitCode::from(2);
+    }
     match launch::run(&job).await {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

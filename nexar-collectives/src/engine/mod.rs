@@ -55,7 +55,7 @@ impl Request<'_> {
                 0
             },
             root,
-            algorithm: plan.algorithm as u8,
+            algorithm: plan.algorithm,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! All-reduce, in place on the output.
 
 use super::builder::{Blocks, Builder, FREE, Pieces};
-use super::{Algorithm, ItemId, Plan, Schedule, Span, Store};
+use super::{ItemId, Plan, Schedule, Span, Store, select::is_single_site};
+use nexar_core::Algorithm;
 
 /// Recursive doubling (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
 /// Operations in MPICH), for short vectors and any world.
@@ -59,7 +60,7 @@ pub(super) fn recursive_doubling(world: usize, rank: usize, count: usize) -> Sch
         schedule.send(rank - 1, vector, [combined, None]);
     }
     let mut schedule = schedule.finish(if steps > 0 { count } else { 0 });
-    schedule.single_site = Algorithm::RecursiveDoubling.single_site(world);
+    schedule.single_site = is_single_site(Algorithm::RecursiveDoubling, world);
     schedule
 }
 
@@ -96,7 +97,7 @@ pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Sch
         reduced[block % lookahead] = scatter_pieces(&mut schedule, world, rank, pieces);
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = Algorithm::Direct.single_site(world);
+    schedule.single_site = is_single_site(Algorithm::Direct, world);
     schedule
 }
 
@@ -180,6 +181,6 @@ pub(super) fn ring(world: usize, rank: usize, count: usize, plan: Plan) -> Sched
         }
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = Algorithm::Ring.single_site(world);
+    schedule.single_site = is_single_site(Algorithm::Ring, world);
     schedule
 }

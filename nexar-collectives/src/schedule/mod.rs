@@ -29,9 +29,10 @@ mod select;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use nexar_core::Algorithm;
 pub(crate) use nexar_core::Collective;
 pub(crate) use overrides::Overrides;
-pub(crate) use select::{Algorithm, Plan, select};
+pub(crate) use select::{Plan, select};
 
 /// What the ranks do together, with the values that all of them must agree on.
 ///

@@ -1,7 +1,8 @@
 //! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i.
 
 use super::builder::{Blocks, Builder, FREE};
-use super::{Algorithm, ItemId, Plan, Schedule, Span, Store};
+use super::{ItemId, Plan, Schedule, Span, Store, select::is_single_site};
+use nexar_core::Algorithm;
 
 /// Direct exchange: every rank sends block i of its input to rank i, which combines what arrives,
 /// one message deep.
@@ -29,7 +30,7 @@ pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Sch
         }
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = Algorithm::Direct.single_site(world);
+    schedule.single_site = is_single_site(Algorithm::Direct, world);
     schedule
 }
 
@@ -92,7 +93,7 @@ pub(super) fn ring(world: usize, rank: usize, count: usize, plan: Plan) -> Sched
         }
     }
     let mut schedule = schedule.finish(if world > 2 { 2 * lanes * place } else { 0 });
-    schedule.single_site = Algorithm::Ring.single_site(world);
+    schedule.single_site = is_single_site(Algorithm::Ring, world);
     schedule
 }
 

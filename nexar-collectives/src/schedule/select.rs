@@ -4,7 +4,7 @@
 //! asking each other.
 
 use super::Operation;
-use nexar_core::Collective;
+use nexar_core::{Algorithm, Collective};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -20,57 +20,10 @@ pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
     }
 }
 
-/// A way to carry out a collective operation.
-///
-/// The discriminants are part of the wire format and never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(crate) enum Algorithm {
-    Dissemination = 1,
-    Binomial = 2,
-    Chain = 3,
-    ScatterAllGather = 4,
-    RecursiveDoubling = 5,
-    Direct = 6,
-    Ring = 7,
-}
-
-impl Algorithm {
-    /// Every algorithm, in the order of the wire numbers.
-    pub(crate) const ALL: [Algorithm; 7] = [
-        Algorithm::Dissemination,
-        Algorithm::Binomial,
-        Algorithm::Chain,
-        Algorithm::ScatterAllGather,
-        Algorithm::RecursiveDoubling,
-        Algorithm::Direct,
-        Algorithm::Ring,
-    ];
-
-    /// The name in settings: `recursive-doubling` and so on.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Algorithm::Dissemination => "dissemination",
-            Algorithm::Binomial => "binomial",
-            Algorithm::Chain => "chain",
-            Algorithm::ScatterAllGather => "scatter-all-gather",
-            Algorithm::RecursiveDoubling => "recursive-doubling",
-            Algorithm::Direct => "direct",
-            Algorithm::Ring => "ring",
-        }
-    }
-
-    /// Whether its reductions are [`single_site`](super::Schedule::single_site). Between two ranks every
-    /// algorithm's are: there are no partial results.
-    pub(crate) const fn single_site(self, world: usize) -> bool {
-        world <= 2 || matches!(self, Algorithm::Direct)
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+/// Whether an algorithm's reductions are [`single_site`](super::Schedule::single_site). Between two ranks
+/// every algorithm's are: there are no partial results.
+pub(crate) const fn is_single_site(algorithm: Algorithm, world: usize) -> bool {
+    world <= 2 || matches!(algorithm, Algorithm::Direct)
 }
 
 /// An algorithm and its parameters.
@@ -201,7 +154,7 @@ pub(crate) fn select(
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
     let suits = |rule: &&Rule| match forced {
         Some(algorithm) => rule.algorithm == algorithm,
-        None => !wide || bytes <= WIDE_BYTES || rule.algorithm.single_site(world),
+        None => !wide || bytes <= WIDE_BYTES || is_single_site(rule.algorithm, world),
     };
     let choice = known()
         .filter(suits)
@@ -280,10 +233,16 @@ mod tests {
         for world in [1, 2, 3, 16, 17, 100, 5000] {
             for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
                 let plan = all_reduce(bytes, world, None, true);
-                assert!(plan.algorithm.single_site(world), "{world} {bytes} {plan}");
+                assert!(
+                    is_single_site(plan.algorithm, world),
+                    "{world} {bytes} {plan}"
+                );
                 let operation = Operation::ReduceScatter { count: bytes / 4 };
                 let plan = select(operation, 4, world, None, true);
-                assert!(plan.algorithm.single_site(world), "{world} {bytes} {plan}");
+                assert!(
+                    is_single_site(plan.algorithm, world),
+                    "{world} {bytes} {plan}"
+                );
             }
         }
         let plan = all_reduce(4, 4, None, true);

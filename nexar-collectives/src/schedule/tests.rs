@@ -1,6 +1,7 @@
 //! Every algorithm through the checker, with the rounds and elements that docs/algorithms.md states.
 
 use super::check::{Report, build_all, check, count, count_symmetric};
+use super::select::is_single_site;
 use super::*;
 use proptest::prelude::*;
 
@@ -137,7 +138,7 @@ fn prove(operation: Operation, world: usize, plan: Plan) {
         operation.collective(),
         Collective::AllReduce | Collective::ReduceScatter
     );
-    if reduces && plan.algorithm.single_site(world) {
+    if reduces && is_single_site(plan.algorithm, world) {
         assert!(
             schedules
                 .iter()

@@ -13,13 +13,13 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use tokio::task::JoinSet;
 
 /// A communicator over the in-memory network.
-pub type MemoryCommunicator = Communicator<MemoryTransport>;
+pub(crate) type MemoryCommunicator = Communicator<MemoryTransport>;
 
 /// Worlds of every interesting size: one, powers of two, and others.
-pub const WORLDS: [usize; 5] = [1, 2, 3, 5, 8];
+pub(crate) const WORLDS: [usize; 5] = [1, 2, 3, 5, 8];
 
 /// `world` ranks on an in-memory network, with their addresses.
-pub async fn memory_world(
+pub(crate) async fn memory_world(
     world: usize,
     limits: TimeLimits,
 ) -> (MemoryNetwork, Vec<SocketAddr>, Vec<MemoryCommunicator>) {
@@ -57,7 +57,7 @@ pub async fn memory_world(
 }
 
 /// Runs `work` on every rank at once; the results in rank order.
-pub async fn on_all<T, R, F>(
+pub(crate) async fn on_all<T, R, F>(
     ranks: &[Arc<Communicator<T>>],
     work: impl Fn(Arc<Communicator<T>>) -> F,
 ) -> Vec<R>
@@ -77,6 +77,6 @@ where
 }
 
 /// Puts the ranks where several tasks can use them.
-pub fn share<T: Transport>(ranks: Vec<Communicator<T>>) -> Vec<Arc<Communicator<T>>> {
+pub(crate) fn share<T: Transport>(ranks: Vec<Communicator<T>>) -> Vec<Arc<Communicator<T>>> {
     ranks.into_iter().map(Arc::new).collect()
 }

@@ -383,8 +383,11 @@ async fn connect_all<T: Transport>(
     })
 }
 
+/// A rank, and the connection to it; none where the time was up.
+type Dialled<T> = (usize, Result<Option<Link<T>>, JoinError>);
+
 enum Step<T: Transport> {
-    Dialled(Option<Box<(usize, Result<Option<Link<T>>, JoinError>)>>),
+    Dialled(Option<Box<Dialled<T>>>),
     Came(Option<Box<Greeting<T, Hello>>>),
 }
 
@@ -421,7 +424,7 @@ async fn dial_rank<T: Transport>(
     member: Member,
     hello: Hello,
     deadline: Instant,
-) -> (usize, Result<Option<Link<T>>, JoinError>) {
+) -> Dialled<T> {
     while Instant::now() < deadline {
         match timeout_at(
             deadline,

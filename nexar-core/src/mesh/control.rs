@@ -1,9 +1,7 @@
 //! The background tasks of a connection: reading and writing its control stream, accepting its lanes.
 
 use super::{
-    CLOSE_LEFT, CLOSE_PROTOCOL, LinkParts, Shared,
-    group::LeftMember,
-    lock,
+    CLOSE_LEFT, CLOSE_PROTOCOL, LeftMember, LinkParts, Shared, lock,
     peer::{Outgoing, Presence},
 };
 use crate::{

@@ -9,6 +9,7 @@ mod group;
 mod lanes;
 mod monitor;
 mod peer;
+mod shared;
 
 pub use group::{Group, OngoingCall};
 
@@ -23,10 +24,10 @@ use crate::{
         join::{Member, Table},
     },
 };
-use group::GroupShared;
-pub(crate) use group::{GroupListener, LeftMember};
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
+use shared::GroupShared;
+pub(crate) use shared::{GroupListener, LeftMember};
 use std::{
     collections::HashMap,
     fmt,
@@ -212,6 +213,8 @@ impl<T: Transport> Drop for Mesh<T> {
     /// Sees to it that the others hear of an abort, and of this rank's end, before the process can exit:
     /// it waits for that for 300 ms at most, and not at all on the transport's own runtime.
     fn drop(&mut self) {
+        // From now on nobody looks at the clock for those who wait.
+        self.shared.fail_all_groups(|_| Failure::ShutDown);
         let runtime = self.shared.transport.background().clone();
         let (told, wait) = std::sync::mpsc::channel::<()>();
         runtime.spawn(farewell(

@@ -4,7 +4,9 @@ use super::{
     CREDIT, MAX_ANNOUNCED, MAX_READ, READS_IN_A_ROW,
     inbox::{Body, Entry},
     lane::OutLane,
-    state::{Core, Inner, Kind, SendPhase, cost},
+    operation::{Kind, SendPhase},
+    peer::cost,
+    state::{Core, Inner},
 };
 use crate::{
     membership::SendOf,
@@ -234,16 +236,5 @@ impl<T: Transport> Inner<T> {
                 Err(error) => core.cut(member, &error),
             }
         });
-    }
-}
-
-impl<T: Transport> super::state::Peer<T> {
-    /// Messages come in the order of their numbers.
-    fn number(&mut self, message: u64) -> Result<(), &'static str> {
-        if message != self.next_in {
-            return Err("a message out of turn");
-        }
-        self.next_in = self.next_in.wrapping_add(1);
-        Ok(())
     }
 }

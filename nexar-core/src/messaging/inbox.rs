@@ -259,3 +259,7 @@ impl Body {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod tests;

@@ -5,7 +5,9 @@ use super::{
     error::Cause,
     inbox::{Body, Entry, Source},
     lane::OutLane,
-    state::{Core, Kind, Matched, Place, Receiving, TransferPhase, cost},
+    operation::{Kind, Matched, Receiving, TransferPhase},
+    peer::{Place, cost},
+    state::Core,
 };
 use crate::{Failure, membership::RecvOf, transport::Transport, wire::message::Frame};
 use bytes::Bytes;
@@ -156,8 +158,13 @@ impl<T: Transport> Core<'_, T> {
         }
     }
 
-    /// A receive is done with its message, which is returned.
-    pub(super) fn finish_receive(&mut self, id: u64) -> Option<Entry> {
+    /// A receive is done with the message of this arrival, which is returned. None where it does not have it
+    /// any more, since another thread may have seen in the meantime that it was withdrawn.
+    pub(super) fn finish_receive(&mut self, id: u64, arrival: u64) -> Option<Entry> {
+        let matched = self.receiving(id)?.matched.as_ref()?;
+        if matched.entry.arrival != arrival {
+            return None;
+        }
         let Some(Kind::Receive(Receiving {
             matched: Some(matched),
             ..

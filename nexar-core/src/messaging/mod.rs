@@ -58,7 +58,8 @@
 //!
 //! What a communicator holds for each of its peers is at most:
 //!
-//! - received and not yet taken: [`CREDIT`] bytes of small messages, and 32,768 of them; [`MAX_ANNOUNCED`] announcements of about 200 bytes;
+//! - received and not yet taken: [`CREDIT`] bytes of small messages, which are 32,768 of them at most; [`MAX_ANNOUNCED`]
+//!   announcements; about 200 bytes for each of either to keep it;
 //! - one message of [`EAGER_LIMIT`] bytes of which a part has come;
 //! - to be sent: [`SEND_QUEUE`] bytes and one small message more, and 28 bytes for each announcement withdrawn or
 //!   answered. A send that finds this much, or [`MAX_ANNOUNCED`] messages announced and not taken, waits, and those after it to
@@ -80,6 +81,8 @@ mod hub;
 mod inbox;
 mod lane;
 mod matching;
+mod operation;
+mod peer;
 mod recv;
 mod send;
 mod state;
@@ -96,9 +99,10 @@ use bytes::Bytes;
 use error::Cause;
 use inbox::Pattern;
 use lane::OutLane;
+use operation::Kind;
 use recv::{IntoParts, IntoVec, IntoVisitor, Sink};
 use send::Outgoing;
-use state::{Inner, Kind};
+use state::Inner;
 use std::{fmt, future::poll_fn, sync::Arc, task::Poll};
 
 /// Longest message, in bytes, that is sent without waiting for a receive.

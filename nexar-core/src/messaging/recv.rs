@@ -4,7 +4,8 @@ use super::{
     MAX_READ, READS_IN_A_ROW, Received,
     error::{Cause, MessageFailure},
     inbox::{Body, Pattern},
-    state::{Core, Inner, Kind, Receiving, TransferPhase},
+    operation::{Kind, Receiving, TransferPhase},
+    state::{Core, Inner},
 };
 use crate::{
     Failure,
@@ -99,6 +100,10 @@ impl Sink for IntoVec {
     fn put(&mut self, chunk: &[u8]) {
         self.bytes.extend_from_slice(chunk);
     }
+
+    fn put_whole(&mut self, message: Bytes) {
+        self.bytes = message.into();
+    }
 }
 
 /// To a function.
@@ -167,7 +172,9 @@ pub(super) async fn receive<T: Transport>(
         } = found.received;
         let capacity = sink.capacity();
         if length > capacity {
-            operation.finish();
+            if operation.finish(&found).is_none() {
+                continue;
+            }
             return Err(Cause::Message(MessageFailure::Truncated {
                 source,
                 tag,
@@ -177,11 +184,15 @@ pub(super) async fn receive<T: Transport>(
         }
         sink.begin(length).map_err(Cause::Message)?;
         if !found.remote {
-            sink.put_whole(operation.finish());
+            let Some(bytes) = operation.finish(&found) else {
+                continue;
+            };
+            sink.put_whole(bytes);
             return Ok(found.received);
         }
         if length == 0 || operation.transfer(&found, sink).await? {
-            operation.finish();
+            // It is complete, even if it was withdrawn at the last moment.
+            operation.finish(&found);
             return Ok(found.received);
         }
         if !sink.may_begin_again() {
@@ -214,13 +225,13 @@ pub(super) async fn probe<T: Transport>(
 }
 
 impl<T: Transport> ReceiveOperation<'_, T> {
-    /// Takes the message for good; its body, if it is here.
-    fn finish(&self) -> Bytes {
-        let entry = self.inner.with(|core| core.finish_receive(self.id));
-        match entry.map(|entry| entry.body) {
-            Some(Body::Eager { bytes, .. } | Body::Own { bytes, .. }) => bytes,
-            Some(Body::Announced { .. }) | None => Bytes::new(),
-        }
+    /// Takes the message for good: its body, if it was here. None if it was withdrawn in the meantime.
+    fn finish(&self, found: &Match) -> Option<Bytes> {
+        let finish = |core: &mut Core<'_, T>| core.finish_receive(self.id, found.arrival);
+        Some(match self.inner.with(finish)?.body {
+            Body::Eager { bytes, .. } | Body::Own { bytes, .. } => bytes,
+            Body::Announced { .. } => Bytes::new(),
+        })
     }
 
     /// Reads the body; false if its sender has withdrawn the message.

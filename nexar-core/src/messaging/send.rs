@@ -3,7 +3,9 @@
 use super::{
     BULK_PRIORITY, MAX_CHUNK,
     error::Cause,
-    state::{Core, Inner, Kind, SendPhase, Sending, cost},
+    operation::{Kind, SendPhase, Sending},
+    peer::cost,
+    state::{Core, Inner},
 };
 use crate::{
     Failure,
@@ -123,8 +125,12 @@ pub(super) async fn send<T: Transport>(
     inner: &Inner<T>,
     to: usize,
     tag: u64,
-    message: Outgoing<'_>,
+    mut message: Outgoing<'_>,
 ) -> Result<(), Cause> {
+    if to == inner.group.rank() {
+        // It is kept as it is; the copy is not to be made with the state locked.
+        message = Outgoing::Owned(message.to_bytes());
+    }
     let phase = SendPhase::New;
     let id = inner.begin(Kind::Send(Sending { to, phase }));
     let operation = SendOperation { inner, id, to };
@@ -181,18 +187,24 @@ impl<T: Transport> SendOperation<'_, T> {
         let opened = group
             .try_open_lane(self.to, LaneKind::Bulk, transfer)
             .await?;
-        let lane = lane.insert(BulkLane(opened));
-        lane.0.set_priority(BULK_PRIORITY);
+        let lane = lane.insert(BulkLane {
+            stream: opened,
+            complete: false,
+        });
+        lane.stream.set_priority(BULK_PRIORITY);
         for mut chunk in Chunks::new(message) {
             poll_fn(|cx| lane.poll_write_all(cx, &mut chunk)).await?;
         }
-        lane.0.finish()
+        lane.finish()
     }
 }
 
-/// The lane of a large message. Dropping it before the receiver has everything resets it, since the end of a
+/// The lane of a large message. Dropping it before the whole body is written resets it, since the end of a
 /// stream would look like the end of the message.
-struct BulkLane<S: SendStream>(S);
+struct BulkLane<S: SendStream> {
+    stream: S,
+    complete: bool,
+}
 
 impl<S: SendStream> BulkLane<S> {
     fn poll_write_all(
@@ -201,15 +213,22 @@ impl<S: SendStream> BulkLane<S> {
         data: &mut Bytes,
     ) -> Poll<Result<(), StreamError>> {
         while !data.is_empty() {
-            ready!(self.0.poll_write(cx, data))?;
+            ready!(self.stream.poll_write(cx, data))?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn finish(&mut self) -> Result<(), StreamError> {
+        self.complete = true;
+        self.stream.finish()
     }
 }
 
 impl<S: SendStream> Drop for BulkLane<S> {
     fn drop(&mut self) {
-        self.0.reset(RESET_GIVEN_UP);
+        if !self.complete {
+            self.stream.reset(RESET_GIVEN_UP);
+        }
     }
 }
 

@@ -1,21 +1,21 @@
 //! The state of a messenger, and what changes it.
 
 use super::{
-    CREDIT, EAGER_LIMIT, MAX_ANNOUNCED, MAX_TRANSFERS, MESSAGE_COST, OWN_LIMIT, SEND_QUEUE,
-    error::{Cause, WaitingFor},
-    hub::{Hub, LaneWaker},
-    inbox::{Entry, Inbox, Pattern},
-    lane::{OutLane, OutQueue},
+    error::Cause,
+    hub::Hub,
+    inbox::Inbox,
+    lane::OutLane,
+    operation::{Kind, Operation},
+    peer::Peer,
 };
 use crate::{
     Failure,
     membership::{RecvOf, SendOf},
     mesh::{Group, lock},
     transport::{StreamError, Transport},
-    wire::message::FrameReader,
 };
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -49,109 +49,6 @@ pub(super) struct State<T: Transport> {
     pub(super) closed: bool,
     /// Reused.
     ready: Vec<usize>,
-}
-
-/// Both directions with one member.
-pub(super) struct Peer<T: Transport> {
-    pub(super) waker: Waker,
-
-    pub(super) recv: Option<RecvOf<T>>,
-    pub(super) reader: FrameReader,
-    /// Its lane has come to its end.
-    pub(super) ended: bool,
-    /// Number of its next message.
-    pub(super) next_in: u64,
-    /// Cost of its eager messages for which it has not got credit back.
-    pub(super) held: usize,
-    /// The part of it that has been taken by receives.
-    pub(super) returning: usize,
-    /// Where its announced messages are.
-    pub(super) announced: HashMap<u64, Place>,
-    /// Bodies that it was asked for.
-    pub(super) transfers: usize,
-    /// Receives that cannot ask yet.
-    pub(super) due: VecDeque<u64>,
-
-    pub(super) lane: OutLane<SendOf<T>>,
-    pub(super) queue: OutQueue,
-    /// Number of the next message to it.
-    pub(super) next_out: u64,
-    pub(super) credit: usize,
-    /// Announced messages to it, by number: the send.
-    pub(super) outgoing: HashMap<u64, u64>,
-    /// Sends that wait for room, in order.
-    pub(super) waiting: VecDeque<u64>,
-
-    /// It has left; whether its lane is yet to be read to its end.
-    pub(super) left: Option<bool>,
-    /// A stream of it broke.
-    pub(super) broken: Option<(String, Instant)>,
-}
-
-/// Where an announced message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the inbox, under this arrival number.
-    Inbox(u64),
-    /// With this receive.
-    Receive(u64),
-}
-
-pub(super) struct Operation<R> {
-    pub(super) waker: Option<Waker>,
-    pub(super) deadline: Option<Instant>,
-    timed_out: bool,
-    /// Its task did not follow a wake-up: others are to read the lanes.
-    lazy: bool,
-    pub(super) kind: Kind<R>,
-}
-
-pub(super) enum Kind<R> {
-    Send(Sending),
-    Receive(Receiving<R>),
-    Probe(Pattern),
-    Drain,
-}
-
-pub(super) struct Sending {
-    pub(super) to: usize,
-    pub(super) phase: SendPhase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SendPhase {
-    New,
-    /// Among those that wait for room.
-    Waiting,
-    Announced {
-        message: u64,
-    },
-    Cleared {
-        message: u64,
-        transfer: u64,
-    },
-    Taken,
-}
-
-pub(super) struct Receiving<R> {
-    pub(super) pattern: Pattern,
-    pub(super) capacity: usize,
-    pub(super) posted: bool,
-    pub(super) matched: Option<Matched<R>>,
-}
-
-pub(super) struct Matched<R> {
-    pub(super) entry: Entry,
-    pub(super) transfer: TransferPhase<R>,
-}
-
-pub(super) enum TransferPhase<R> {
-    /// Not needed.
-    None,
-    /// To be asked for.
-    Due,
-    /// Asked for, under this number; the lane, until the receive takes it.
-    Asked { transfer: u64, lane: Option<R> },
 }
 
 /// Wakers to be called and to be dropped once the state is unlocked: either may run foreign code.
@@ -458,77 +355,5 @@ impl<T: Transport> Core<'_, T> {
             lanes.push(lane);
         }
         lanes
-    }
-}
-
-impl<T: Transport> Peer<T> {
-    fn new(hub: &Arc<Hub<T>>, member: usize) -> Self {
-        let waker = LaneWaker {
-            hub: Arc::clone(hub),
-            member,
-        };
-        Peer {
-            waker: Arc::new(waker).into(),
-            recv: None,
-            reader: FrameReader::new(EAGER_LIMIT),
-            ended: false,
-            next_in: 0,
-            held: 0,
-            returning: 0,
-            announced: HashMap::new(),
-            transfers: 0,
-            due: VecDeque::new(),
-            lane: OutLane::Closed,
-            queue: OutQueue::default(),
-            next_out: 0,
-            credit: CREDIT,
-            outgoing: HashMap::new(),
-            waiting: VecDeque::new(),
-            left: None,
-            broken: None,
-        }
-    }
-
-    /// Nothing more can come from it.
-    pub(super) fn is_gone(&self) -> bool {
-        self.left.is_some_and(|lane| self.ended || !lane)
-    }
-
-    /// A message of this length may be sent without being asked for.
-    pub(super) fn may_be_eager(&self, length: usize) -> bool {
-        length <= EAGER_LIMIT && cost(length) <= self.credit
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.queue.bytes() < SEND_QUEUE && self.outgoing.len() < MAX_ANNOUNCED
-    }
-
-    pub(super) fn may_ask(&self) -> bool {
-        self.queue.bytes() < SEND_QUEUE && self.transfers < MAX_TRANSFERS
-    }
-
-    /// This rank itself: a message of this length may be kept without a receive.
-    pub(super) fn may_keep_own(&self, length: usize) -> bool {
-        self.held == 0 || self.held.saturating_add(cost(length)) <= OWN_LIMIT
-    }
-}
-
-/// What an eager message costs of the credit: its body and what it takes to keep it.
-pub(super) fn cost(length: usize) -> usize {
-    length.saturating_add(MESSAGE_COST)
-}
-
-impl<R> Kind<R> {
-    fn waiting_for(&self) -> WaitingFor {
-        match self {
-            Kind::Send(sending) => match sending.phase {
-                SendPhase::New | SendPhase::Waiting => WaitingFor::Room,
-                SendPhase::Announced { .. } => WaitingFor::Receive,
-                SendPhase::Cleared { .. } | SendPhase::Taken => WaitingFor::Body,
-            },
-            Kind::Receive(receiving) if receiving.matched.is_some() => WaitingFor::Body,
-            Kind::Receive(_) | Kind::Probe(_) => WaitingFor::Message,
-            Kind::Drain => WaitingFor::Room,
-        }
     }
 }

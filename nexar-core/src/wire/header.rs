@@ -17,7 +17,7 @@ use super::{
     WireError,
     preamble::{u32_at, u64_at},
 };
-use crate::{Call, Collective, DataType, ReduceOp};
+use crate::{Algorithm, Call, Collective, DataType, ReduceOp};
 
 /// Length of a header.
 pub const HEADER_LEN: usize = 28;
@@ -31,7 +31,7 @@ pub fn encode(call: &Call) -> [u8; HEADER_LEN] {
     bytes[1] = call.collective as u8;
     bytes[2] = call.dtype.map_or(0, |t| t as u8);
     bytes[3] = call.op.map_or(0, |op| op as u8);
-    bytes[4] = call.algorithm;
+    bytes[4] = call.algorithm as u8;
     bytes[5] = u8::from(call.root.is_some());
     bytes[8..12].copy_from_slice(&call.root.unwrap_or(0).to_le_bytes());
     bytes[12..20].copy_from_slice(&call.sequence.to_le_bytes());
@@ -62,7 +62,7 @@ pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Call, WireError> {
             .transpose()?,
         count: u64_at(bytes, 20),
         root,
-        algorithm: bytes[4],
+        algorithm: Algorithm::from_wire(bytes[4]).ok_or_else(malformed)?,
     })
 }
 
@@ -80,7 +80,7 @@ mod tests {
                 op: None,
                 count: 0,
                 root: None,
-                algorithm: 9,
+                algorithm: Algorithm::Dissemination,
             },
             Call {
                 collective: Collective::Broadcast,
@@ -89,7 +89,7 @@ mod tests {
                 op: Some(ReduceOp::LogicalXor),
                 count: u64::MAX - 1,
                 root: Some(0),
-                algorithm: 0,
+                algorithm: Algorithm::Ring,
             },
         ];
         for call in calls {
@@ -106,7 +106,7 @@ mod tests {
             op: Some(ReduceOp::Sum),
             count: 4,
             root: None,
-            algorithm: 1,
+            algorithm: Algorithm::Direct,
         });
         for (at, value) in [
             (0, 0),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use nexar_core::{
-    Call, Collective, DataType, Failure, ReduceOp, RefuseReason,
+    Algorithm, Call, Collective, DataType, Failure, ReduceOp, RefuseReason,
     transport::PeerId,
     wire::{
         self, LaneKind, Preamble,
@@ -23,7 +23,7 @@ fn call() -> Call {
         op: Some(ReduceOp::Max),
         count: 1 << 40,
         root: Some(3),
-        algorithm: 4,
+        algorithm: Algorithm::ScatterAllGather,
     }
 }
 

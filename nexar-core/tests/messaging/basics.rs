@@ -200,7 +200,8 @@ async fn both_ranks_send_a_large_message_while_they_receive() {
                 messenger.send_from(1 - rank, 1, &outgoing),
                 messenger.recv_into(1 - rank, 1, &mut incoming)
             );
-            (sent.unwrap(), received.unwrap());
+            sent.unwrap();
+            received.unwrap();
             assert!(incoming == body(1 - rank, length));
         }
     };

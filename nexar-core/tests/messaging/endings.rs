@@ -3,9 +3,11 @@
 use crate::world::{World, body, settle, start, within};
 use nexar_core::{
     Error, Failure, TimeLimits,
-    messaging::{Source, Tag},
+    messaging::{CREDIT, Messenger, Source, Tag},
+    transport::SendStream,
+    wire::{LaneKind, message::Frame},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The failure of an operation.
 fn failure<T: std::fmt::Debug>(result: nexar_core::Result<T>) -> Failure {
@@ -198,6 +200,65 @@ async fn two_hundred_communicators_come_and_go() {
         assert_eq!(one.unwrap().1, body(1, 100));
         assert_eq!(two.unwrap().1, body(2, 100_000));
         let drained = tokio::join!(ranks[0].drain(), ranks[1].drain(), ranks[2].drain());
-        (drained.0.unwrap(), drained.1.unwrap(), drained.2.unwrap());
+        drained.0.and(drained.1).and(drained.2).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_mesh_ends_every_wait() {
+    let mut world = World::new(2).await;
+    let one = world.ranks[1].clone();
+    let (receive, send) = {
+        let (receiver, sender) = (one.clone(), one.clone());
+        let large = body(1, 1 << 20).into();
+        (
+            start(async move { receiver.recv(0, 1, 10).await }).await,
+            start(async move { sender.send(0, 2, large).await }).await,
+        )
+    };
+    settle().await;
+    drop(world.meshes.pop());
+    assert_eq!(failure(receive.await.unwrap()), Failure::ShutDown);
+    assert_eq!(failure(send.await.unwrap()), Failure::ShutDown);
+}
+
+#[tokio::test]
+async fn a_peer_that_breaks_the_protocol_fails_the_communicator() {
+    let eager = |message, length: u64| Frame::Eager {
+        tag: 1,
+        length,
+        message,
+    };
+    let unasked_credit = Frame::Credit { bytes: 1 };
+    let flood: Vec<u8> = (0..)
+        .map(|number| [&eager(number, 60_000).encode()[..], &[0; 60_000]].concat())
+        .take(CREDIT / 60_000 + 1)
+        .flatten()
+        .collect();
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("malformed", vec![0x77; 28]),
+        ("above the limit", eager(0, 1 << 20).encode().to_vec()),
+        ("out of turn", eager(1, 0).encode().to_vec()),
+        ("never got", unasked_credit.encode().to_vec()),
+        ("beyond its credit", flood),
+        ("half a message", eager(0, 3).encode().to_vec()),
+    ];
+    for (text, bytes) in cases {
+        let world = World::new(2).await;
+        let members = vec![0, 1];
+        let bad = world.meshes[0].group(9, members.clone()).unwrap();
+        let good = Arc::new(world.meshes[1].group(9, members).unwrap());
+        let good = Messenger::new(good);
+        let send = async {
+            let mut lane = bad.open_lane(1, LaneKind::Message, 0).await.unwrap();
+            // The other side may stop it before all is written.
+            let _ = lane.write_all(bytes.into()).await;
+            let _ = lane.finish();
+        };
+        let (received, ()) = tokio::join!(good.recv(0, 2, 10), send);
+        match failure(received) {
+            Failure::Protocol { rank: 0, what } => assert!(what.contains(text), "{what}"),
+            failure => panic!("{text}: {failure}"),
+        }
     }
 }

@@ -12,7 +12,7 @@ use nexar_core::{
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::Poll,
     time::Duration,
 };
@@ -81,9 +81,17 @@ pub(crate) fn ranks(meshes: &[Mesh<MemoryTransport>], id: u64) -> Ranks {
 
 /// Bytes that say which message they are of.
 pub(crate) fn body(seed: usize, length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|i| ((i * 31) ^ (i >> 8) ^ (seed * 97)) as u8)
-        .collect()
+    /// A prime, so that the same bytes never come at the same place of a power of two.
+    const PERIOD: usize = 65_521;
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    let pattern =
+        PATTERN.get_or_init(|| (0..PERIOD).map(|i| ((i * 31) ^ (i >> 8)) as u8).collect());
+    let mut bytes = pattern[seed * 97 % PERIOD..].to_vec();
+    while bytes.len() < length {
+        bytes.extend_from_slice(pattern);
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 /// Polls a future for the first time and leaves the rest to a task.

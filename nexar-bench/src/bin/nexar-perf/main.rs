@@ -12,7 +12,10 @@ mod workload;
 
 use args::{Args, RuntimeKind};
 use clap::Parser;
-use nexar_bench::launch::{self, Job, Lines};
+use nexar_bench::{
+    launch::{self, Job, Lines},
+    log,
+};
 use rank::Outcome;
 use std::{env, ffi::OsString, process::ExitCode};
 use tokio::runtime;
@@ -28,7 +31,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let joined = env::var_os("NEXAR_RANK").is_some_and(|rank| !rank.is_empty());
     let run = if joined { join } else { launch };
-    let status = match args.check() {
+    let status = match args.check().and_then(|()| log::start()) {
         Ok(()) => run(args),
         Err(error) => refuse(&error),
     };
