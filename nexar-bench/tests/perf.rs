@@ -344,3 +344,29 @@ fn survivors_of_a_killed_rank_name_it() {
         assert!(named, "rank {rank}: {stderr:#?}");
     }
 }
+
+/// Each process ends as soon as it has its own error, and the other still gets the real reason.
+#[test]
+fn processes_that_disagree_both_say_so() {
+    for (first, second) in [
+        ("all-reduce -b 4K -e 4K", "all-reduce -b 8K -e 8K"),
+        ("all-reduce -b 4K -e 4K", "all-reduce -b 4K -e 4K -d i32"),
+        ("all-reduce -b 4K -e 4K", "all-reduce -b 4K -e 4K -o max"),
+        ("all-reduce -b 1M -e 1M", "broadcast -b 1M -e 1M"),
+        ("broadcast -b 4K -e 4K", "broadcast -b 4K -e 4K -r 1"),
+    ] {
+        let script = format!(
+            "if [ $NEXAR_RANK = 0 ]; then set -- {first}; else set -- {second}; fi; exec {PERF} $@"
+        );
+        let run = output(common::RUN, &["-n", "2", "--", "sh", "-c", &script]);
+        let stderr = lines(&run.stderr);
+        assert_eq!(run.status.code(), Some(3), "{first}, {second}: {stderr:#?}");
+        for rank in [0, 1] {
+            let prefix = format!("[{rank}] nexar-perf: ");
+            let named = stderr
+                .iter()
+                .any(|l| l.starts_with(&prefix) && l.contains("mismatch: rank 0 calls"));
+            assert!(named, "{first}, {second}, rank {rank}: {stderr:#?}");
+        }
+    }
+}

@@ -161,7 +161,8 @@ impl<D: DeviceAdapter> Builder<D> {
         self
     }
 
-    /// The adapter for device memory. Default: the CPU.
+    /// The adapter through which the communicator reaches memory that is not a Rust slice. Operations on
+    /// slices, which are host memory, need none. Default: [`CpuAdapter`].
     pub fn device<E: DeviceAdapter>(self, device: E) -> Builder<E> {
         Builder {
             settings: self.settings,

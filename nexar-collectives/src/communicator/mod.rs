@@ -318,7 +318,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// others, and closes the endpoint. The others' operations in which this rank has taken part complete; later ones
     /// fail there with [`Failure::PeerLeft`](nexar_core::Failure::PeerLeft).
     ///
-    /// Dropping a communicator without this looks like a failure of this rank to the others.
+    /// Dropping a communicator without this closes the connections without waiting for confirmations (it may block for up to 300 ms to
+    /// tell the others); to them, this rank has failed.
     ///
     /// # Errors
     ///

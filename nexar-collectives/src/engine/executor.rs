@@ -25,6 +25,9 @@ const MAX_CHUNK: usize = 256 << 10;
 /// Reads from one stream in a row, so that the other streams and the sends get their turn.
 const READS_IN_A_ROW: usize = 8;
 
+/// Passes over all streams in one poll, so that failures are noticed and other tasks get their turn.
+const PASSES_IN_A_ROW: usize = 64;
+
 /// Largest element, an i128 accumulator.
 const MAX_ELEMENT: usize = 16;
 
@@ -155,7 +158,7 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         if let Poll::Ready(failure) = self.call.poll_failure(cx) {
             return Poll::Ready(Err(Trouble::Failure(failure)));
         }
-        loop {
+        for _ in 0..PASSES_IN_A_ROW {
             let mut moved = self.copy();
             let mut finished = self.next_copy == self.program.copies.len();
             for at in 0..self.peers.len() {
@@ -171,6 +174,8 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             }
             self.call.made_progress();
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn ready(&self, id: ItemId) -> bool {

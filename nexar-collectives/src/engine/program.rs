@@ -127,6 +127,7 @@ impl Programs {
         };
         let schedule = schedule::build(runs_as, world, rank, plan);
         let program = Arc::new(Program::new(schedule, world));
+        tracing::debug!(?operation, world, %plan, "algorithm chosen");
         if program.schedule.items.len() <= MAX_CACHED_ITEMS {
             if cache.len() >= MAX_CACHED {
                 cache.clear();

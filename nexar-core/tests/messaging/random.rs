@@ -190,21 +190,21 @@ async fn run(seed: u64, delay: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn random_programs_without_delay() {
-    for seed in 1000..1200 {
+    for seed in 0..40 {
         run(seed, Duration::ZERO).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_programs_with_delay() {
-    for seed in 3000..3100 {
+    for seed in 100..120 {
         run(seed, Duration::from_micros(500)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn random_programs_on_several_threads() {
-    for seed in 5000..6500 {
+    for seed in 200..210 {
         run(seed, Duration::ZERO).await;
     }
 }
