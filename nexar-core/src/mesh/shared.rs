@@ -74,8 +74,8 @@ pub(super) struct State<R> {
     pub(super) members: Vec<MemberState<R>>,
     pub(super) waker: Option<Waker>,
     pub(super) listener: Option<Arc<dyn GroupListener>>,
-    /// Member, transfer number and lane of large messages, until the listener takes them. Only kept where there is a
-    /// listener; the transport's limit of concurrent streams bounds them.
+    /// Member, transfer number and lane of large messages, until the listener takes them. Only kept where
+    /// there is a listener; the transport's limit of concurrent streams bounds them.
     pub(super) bulk: Vec<(usize, u64, R)>,
 }
 

@@ -27,7 +27,8 @@ pub struct MessageError {
 #[non_exhaustive]
 pub enum MessageFailure {
     /// The message is longer than the receive allows. It has been discarded, and its send has succeeded;
-    /// the next message of the tag is intact. [`probe`](super::Messenger::probe) tells the length beforehand.
+    /// the next message of the tag is intact. [`probe`](super::Messenger::probe) tells the length
+    /// beforehand.
     Truncated {
         /// Who sent it.
         source: usize,

@@ -1,8 +1,8 @@
 //! Who reads the lanes.
 //!
-//! A waiting operation reads them itself. Where several wait, the one that was polled last is the leader: the
-//! transport's wake-ups go to it, it takes in what has come, and wakes those whose messages it found. Without
-//! a leader, the transport's background runtime takes in what has come.
+//! A waiting operation reads them itself. Where several wait, the one that was polled last is the leader:
+//! the transport's wake-ups go to it, it takes in what has come, and wakes those whose messages it found.
+//! Without a leader, the transport's background runtime takes in what has come.
 //!
 //! A leader may be a future that its task does not poll any more. So a wake-up that nobody has followed
 //! when the clock of the mesh has ticked twice goes to the background runtime, and that operation does not
@@ -33,9 +33,21 @@ struct HubState {
     overdue: bool,
     /// The group has news.
     changed: bool,
+    /// The background runtime is about to write what was queued without being written.
+    deferred: bool,
     /// Members whose lanes may be read or written.
     ready: Vec<usize>,
     is_ready: Vec<bool>,
+}
+
+impl HubState {
+    fn set_ready(&mut self, member: usize) {
+        if let Some(ready) = self.is_ready.get_mut(member)
+            && !std::mem::replace(ready, true)
+        {
+            self.ready.push(member);
+        }
+    }
 }
 
 impl<T: Transport> Hub<T> {
@@ -48,6 +60,7 @@ impl<T: Transport> Hub<T> {
                 woken: false,
                 overdue: false,
                 changed: false,
+                deferred: false,
                 ready: Vec::new(),
                 is_ready: vec![false; world],
             }),
@@ -66,13 +79,22 @@ impl<T: Transport> Hub<T> {
 
     /// The lanes of a member may be read or written.
     pub(super) fn set_ready(&self, member: usize) {
-        self.signal(|state| {
-            if let Some(ready) = state.is_ready.get_mut(member)
-                && !std::mem::replace(ready, true)
-            {
-                state.ready.push(member);
-            }
-        });
+        self.signal(|state| state.set_ready(member));
+    }
+
+    /// What is queued for a member is written soon, by whoever takes in what has come first.
+    pub(super) fn defer(&self, member: usize) {
+        let mut state = lock(&self.state);
+        state.set_ready(member);
+        if !std::mem::replace(&mut state.deferred, true) {
+            drop(state);
+            self.spawn_pump();
+        }
+    }
+
+    /// Whether the group has news that nobody has taken in.
+    pub(super) fn is_changed(&self) -> bool {
+        lock(&self.state).changed
     }
 
     fn signal(&self, mark: impl FnOnce(&mut HubState)) {
@@ -109,7 +131,7 @@ impl<T: Transport> Hub<T> {
                 *ready = false;
             }
         }
-        (state.woken, state.overdue) = (false, false);
+        (state.woken, state.overdue, state.deferred) = (false, false, false);
         std::mem::take(&mut state.changed)
     }
 

@@ -158,8 +158,8 @@ impl<T: Transport> Core<'_, T> {
         }
     }
 
-    /// A receive is done with the message of this arrival, which is returned. None where it does not have it
-    /// any more, since another thread may have seen in the meantime that it was withdrawn.
+    /// A receive is done with the message of this arrival, which is returned. None where it does not have
+    /// it any more, since another thread may have seen in the meantime that it was withdrawn.
     pub(super) fn finish_receive(&mut self, id: u64, arrival: u64) -> Option<Entry> {
         let matched = self.receiving(id)?.matched.as_ref()?;
         if matched.entry.arrival != arrival {

@@ -35,45 +35,48 @@
 //!
 //! Messages from one rank to another are received in the order in which their sends were first polled, as
 //! far as the same receives match them. Of several receives that match a message, the one that was first
-//! polled first gets it. A receive from any source gets what arrived first. Traffic of collectives is never seen.
+//! polled first gets it. A receive from any source gets what arrived first. Traffic of collectives is
+//! never seen.
 //!
 //! # When a send is done
 //!
-//! A message of up to [`EAGER_LIMIT`] bytes goes out at once, and its send is done when it is handed to the
-//! lane, whether or not a receive waits. A larger message waits at the sender until a receive asks for it, and its send is done when
-//! that receive has all of it. The same holds for a small message when the receiver already keeps
-//! [`CREDIT`] bytes of this sender's that no receive has taken. So two ranks that both send a large message
-//! and only then receive wait for each other until the time limit: receive at the same time, as with
-//! `tokio::join!`. A message to the own rank is kept without a network, and its send is done at once while
-//! such messages hold no more than [`OWN_LIMIT`] bytes, or there is no other.
+//! A message of up to [`EAGER_LIMIT`] bytes goes out at once, and its send is done when it is handed to
+//! the lane, whether or not a receive waits. A larger message waits at the sender until a receive asks for
+//! it, and its send is done when that receive has all of it. The same holds for a small message when the
+//! receiver already keeps [`CREDIT`] bytes of this sender's that no receive has taken. Small messages that
+//! are sent in a row without a wait in between go out together, from the transport's background runtime or
+//! with the next wait. Two ranks that both send a large message and only then receive wait for each other
+//! until the time limit: receive at the same time, as with `tokio::join!`. A message to the own rank is
+//! kept without a network, and its send is done at once while such messages hold no more than
+//! [`OWN_LIMIT`] bytes, or there is no other.
 //!
 //! # Cancel safety
 //!
-//! A receive that is dropped before it is done consumes nothing: its message can be received again, in its old
-//! place. Of a large message that had begun to come, the sender sends the body again. A send that is dropped is
-//! either received as a whole or not at all, and never holds up others; only a
+//! A receive that is dropped before it is done consumes nothing: its message can be received again, in its
+//! old place. Of a large message that had begun to come, the sender sends the body again. A send that is
+//! dropped is either received as a whole or not at all, and never holds up others; only a
 //! [`recv_with`](Messenger::recv_with) that has seen a part of it fails.
 //!
 //! # Bounds
 //!
 //! What a communicator holds for each of its peers is at most:
 //!
-//! - received and not yet taken: [`CREDIT`] bytes of small messages, which are 32,768 of them at most; [`MAX_ANNOUNCED`]
-//!   announcements; about 200 bytes for each of either to keep it;
+//! - received and not yet taken: [`CREDIT`] bytes of small messages, which are 32,768 of them at most;
+//!   [`MAX_ANNOUNCED`] announcements; about 200 bytes for each of either to keep it;
 //! - one message of [`EAGER_LIMIT`] bytes of which a part has come;
-//! - to be sent: [`SEND_QUEUE`] bytes and one small message more, and 28 bytes for each announcement withdrawn or
-//!   answered. A send that finds this much, or [`MAX_ANNOUNCED`] messages announced and not taken, waits, and those after it to
-//!   the same peer wait behind it.
+//! - to be sent: [`SEND_QUEUE`] bytes and one small message more, and 28 bytes for each announcement
+//!   withdrawn or answered. A send that finds this much, or [`MAX_ANNOUNCED`] messages announced and not
+//!   taken, waits, and those after it to the same peer wait behind it.
 //!
-//! Bodies of large messages are never kept; at most [`MAX_TRANSFERS`] come from a peer at a time, and the others
-//! stay at the sender. Message lanes are always read, so that they do not use up the
-//! connection's flow control; a message without a receive costs the others nothing but its announcement.
+//! Bodies of large messages are never kept; at most [`MAX_TRANSFERS`] come from a peer at a time, and the
+//! others stay at the sender. Message lanes are always read, so that they do not use up the connection's
+//! flow control; a message without a receive costs the others nothing but its announcement.
 //!
 //! # Failures
 //!
-//! When the communicator fails, all its sends and receives fail with that [`Failure`](crate::Failure) at once. When a
-//! rank leaves, sends to it fail, and receives from it once everything that it sent before has been
-//! received. Any other error concerns one operation only and is an [`Error::Message`].
+//! When the communicator fails, all its sends and receives fail with that [`Failure`](crate::Failure) at
+//! once. When a rank leaves, sends to it fail, and receives from it once everything that it sent before
+//! has been received. Any other error concerns one operation only and is an [`Error::Message`].
 
 mod error;
 mod flow;
@@ -103,7 +106,13 @@ use operation::Kind;
 use recv::{IntoParts, IntoVec, IntoVisitor, Sink};
 use send::Outgoing;
 use state::Inner;
-use std::{fmt, future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+};
 
 /// Longest message, in bytes, that is sent without waiting for a receive.
 pub const EAGER_LIMIT: usize = 64 << 10;
@@ -128,6 +137,12 @@ pub const SEND_QUEUE: usize = 1 << 20;
 
 /// Bytes of messages to the own rank that are kept while their sends are done.
 pub const OWN_LIMIT: usize = 256 << 20;
+
+/// After so many small messages without a wait in between, the next ones go out together.
+const BURST: usize = 4;
+
+/// Bytes of small messages that go out together.
+const BATCH: usize = 16 << 10;
 
 /// Longest chunk that is handed to a stream at once.
 const MAX_CHUNK: usize = 256 << 10;
@@ -171,7 +186,8 @@ pub struct MessengerStats {
 
 /// The messages of one communicator. All its methods may be called from any number of tasks at a time.
 ///
-/// Each group has one messenger at most. Drop it together with the group, [`drain`](Messenger::drain) before.
+/// Each group has one messenger at most. Drop it together with the group, [`drain`](Messenger::drain)
+/// before.
 pub struct Messenger<T: Transport> {
     inner: Arc<Inner<T>>,
 }
@@ -196,8 +212,8 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Message`] when the time limit has passed,
-    /// [`Error::Operation`] when the communicator has failed or the rank has left.
+    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Message`] when the time limit
+    /// has passed, [`Error::Operation`] when the communicator has failed or the rank has left.
     ///
     /// # Cancel safety
     ///
@@ -207,7 +223,8 @@ impl<T: Transport> Messenger<T> {
             .await
     }
 
-    /// Sends a borrowed message. A large one is copied a chunk at a time. Otherwise like [`send`](Self::send).
+    /// Sends a borrowed message. A large one is copied a chunk at a time. Otherwise like
+    /// [`send`](Self::send).
     pub async fn send_from(&self, to: usize, tag: u64, message: &[u8]) -> Result<()> {
         self.send_any("send_from", to, tag, Outgoing::Slice(message))
             .await
@@ -228,10 +245,11 @@ impl<T: Transport> Messenger<T> {
         message: Outgoing<'_>,
     ) -> Result<()> {
         self.check_rank(operation, to.into())?;
-        let transport = self.inner.group.transport();
-        let sent = transport
-            .drive(send::send(&self.inner, to, tag, message))
-            .await;
+        // The transport sends at the end of driving, which is not wanted while messages are gathered.
+        let gathers =
+            message.length() < BATCH / 4 && self.inner.burst.load(Ordering::Relaxed) >= BURST;
+        let send = send::send(&self.inner, to, tag, message);
+        let sent = self.drive(gathers, send).await;
         sent.map_err(|cause| self.error(operation, to.into(), tag.into(), cause))
     }
 
@@ -239,10 +257,10 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Message`] with [`MessageFailure::Truncated`] where the buffer is shorter than the message, which is then
-    /// discarded; with [`MessageFailure::TimedOut`] when the time limit has passed. [`Error::InvalidArgument`] for a
-    /// rank that does not exist, [`Error::Operation`] when the communicator has failed or the source has
-    /// left. The buffer may then have been overwritten in part.
+    /// [`Error::Message`] with [`MessageFailure::Truncated`] where the buffer is shorter than the message,
+    /// which is then discarded; with [`MessageFailure::TimedOut`] when the time limit has passed.
+    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Operation`] when the
+    /// communicator has failed or the source has left. The buffer may then have been overwritten in part.
     ///
     /// # Cancel safety
     ///
@@ -296,13 +314,13 @@ impl<T: Transport> Messenger<T> {
         Ok((received, sink.bytes))
     }
 
-    /// Receives a message piece by piece, without a buffer in between: `visitor` is called with each piece as it
-    /// arrives, in order. The pieces have any length.
+    /// Receives a message piece by piece, without a buffer in between: `visitor` is called with each piece
+    /// as it arrives, in order. The pieces have any length.
     ///
     /// # Errors
     ///
-    /// Those of [`recv_into`](Self::recv_into) but for truncation, and [`MessageFailure::Withdrawn`] where the sender
-    /// gave up in the middle.
+    /// Those of [`recv_into`](Self::recv_into) but for truncation, and [`MessageFailure::Withdrawn`] where
+    /// the sender gave up in the middle.
     ///
     /// # Cancel safety
     ///
@@ -328,10 +346,8 @@ impl<T: Transport> Messenger<T> {
     ) -> Result<Received> {
         self.check_rank(operation, source)?;
         let pattern = Pattern { source, tag };
-        let transport = self.inner.group.transport();
-        let received = transport
-            .drive(recv::receive(&self.inner, pattern, sink))
-            .await;
+        let receive = recv::receive(&self.inner, pattern, sink);
+        let received = self.drive(true, receive).await;
         received.map_err(|cause| self.error(operation, source, tag, cause))
     }
 
@@ -349,8 +365,8 @@ impl<T: Transport> Messenger<T> {
         let (source, tag) = (source.into(), tag.into());
         self.check_rank("probe", source)?;
         let pattern = Pattern { source, tag };
-        let transport = self.inner.group.transport();
-        let found = transport.drive(recv::probe(&self.inner, pattern)).await;
+        let probe = recv::probe(&self.inner, pattern);
+        let found = self.drive(true, probe).await;
         found.map_err(|cause| self.error("probe", source, tag, cause))
     }
 
@@ -358,7 +374,8 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Operation`] when the communicator has failed.
+    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Operation`] when the
+    /// communicator has failed.
     pub fn try_probe(
         &self,
         source: impl Into<Source>,
@@ -376,12 +393,27 @@ impl<T: Transport> Messenger<T> {
         look.map_err(|cause| self.error("probe", source, tag, cause))
     }
 
-    /// Ends the lanes and waits until the other ranks' transports have everything that was sent. Sends and receives
-    /// that are not done fail, and so do later ones. Ranks that cannot be reached are passed over.
+    /// Waits for an operation in such a way that the transport moves data; with `look_first`, only if it
+    /// has to wait.
+    async fn drive<F: Future + Send>(&self, look_first: bool, operation: F) -> F::Output {
+        let mut operation = pin!(operation);
+        if look_first {
+            let once = poll_fn(|cx| Poll::Ready(operation.as_mut().poll(cx)));
+            if let Poll::Ready(output) = once.await {
+                return output;
+            }
+        }
+        self.inner.group.transport().drive(operation).await
+    }
+
+    /// Ends the lanes and waits until the other ranks' transports have everything that was sent. Sends and
+    /// receives that are not done fail, and so do later ones. Ranks that cannot be reached are passed
+    /// over.
     ///
     /// # Errors
     ///
-    /// [`Error::Operation`] when the communicator has failed, [`Error::Message`] when the time limit has passed.
+    /// [`Error::Operation`] when the communicator has failed, [`Error::Message`] when the time limit has
+    /// passed.
     ///
     /// # Cancel safety
     ///

@@ -23,8 +23,8 @@ pub(super) trait Sink: Send {
     /// The longest message that it takes.
     fn capacity(&self) -> usize;
 
-    /// A message of this length begins, which is at most the capacity. It may begin more than once: what came of the
-    /// earlier one is void.
+    /// A message of this length begins, which is at most the capacity. It may begin more than once: what
+    /// came of the earlier one is void.
     fn begin(&mut self, length: usize) -> Result<(), MessageFailure>;
 
     /// The next bytes of the message.

@@ -1,7 +1,7 @@
 //! Sending.
 
 use super::{
-    BULK_PRIORITY, MAX_CHUNK,
+    BATCH, BULK_PRIORITY, BURST, MAX_CHUNK,
     error::Cause,
     operation::{Kind, SendPhase, Sending},
     peer::cost,
@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
+    sync::atomic::Ordering,
     task::{Context, Poll, ready},
 };
 
@@ -32,7 +33,7 @@ pub(super) enum Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         match self {
             Outgoing::Owned(bytes) => bytes.len(),
             Outgoing::Slice(slice) => slice.len(),
@@ -134,7 +135,11 @@ pub(super) async fn send<T: Transport>(
     let phase = SendPhase::New;
     let id = inner.begin(Kind::Send(Sending { to, phase }));
     let operation = SendOperation { inner, id, to };
-    poll_fn(|cx| inner.poll(id, cx, |core| core.hand_over(id, to, tag, &message))).await?;
+    let hand_over = |core: &mut Core<'_, T>| core.hand_over(id, to, tag, &message);
+    match inner.with(hand_over) {
+        Poll::Ready(handed_over) => handed_over?,
+        Poll::Pending => poll_fn(|cx| inner.poll(id, cx, hand_over)).await?,
+    }
     loop {
         match poll_fn(|cx| inner.poll(id, cx, |core| core.wanted(id))).await? {
             Wanted::Nothing => return Ok(()),
@@ -248,6 +253,12 @@ impl<T: Transport> Core<'_, T> {
         tag: u64,
         message: &Outgoing<'_>,
     ) -> Poll<Result<(), Cause>> {
+        if self.inner.hub.is_changed() {
+            self.pump();
+        }
+        if let Some(failure) = &self.state.failure {
+            return Poll::Ready(Err(Cause::Failed(failure.clone())));
+        }
         if self.state.closed {
             return Poll::Ready(Err(Cause::Failed(Failure::ShutDown)));
         }
@@ -295,6 +306,11 @@ impl<T: Transport> Core<'_, T> {
                 message: message_number,
             };
             peer.queue.push(&frame, message.to_bytes());
+            let burst = self.inner.burst.fetch_add(1, Ordering::Relaxed);
+            if burst >= BURST && peer.queue.bytes() < BATCH {
+                self.inner.hub.defer(to);
+                return Poll::Ready(Ok(()));
+            }
         } else {
             let frame = Frame::Announce {
                 tag,

@@ -16,7 +16,10 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -30,6 +33,8 @@ pub(super) struct Inner<T: Transport> {
     pub(super) group: Arc<Group<T>>,
     pub(super) hub: Arc<Hub<T>>,
     pub(super) limit: Duration,
+    /// Small messages sent since an operation waited last.
+    pub(super) burst: AtomicUsize,
     state: Mutex<State<T>>,
 }
 
@@ -74,6 +79,7 @@ impl<T: Transport> Inner<T> {
             let peers = (0..world).map(|member| Peer::new(&hub, member));
             Inner {
                 limit: group.limits().operation,
+                burst: AtomicUsize::new(0),
                 state: Mutex::new(State {
                     peers: peers.collect(),
                     inbox: Inbox::new(world),
@@ -183,6 +189,7 @@ impl<T: Transport> Core<'_, T> {
         if operation.timed_out {
             return Poll::Ready(Err(Cause::TimedOut(operation.kind.waiting_for())));
         }
+        self.inner.burst.store(0, Ordering::Relaxed);
         let limit = self.inner.limit;
         operation
             .deadline

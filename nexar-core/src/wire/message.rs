@@ -195,8 +195,8 @@ impl FrameReader {
         }
     }
 
-    /// The next frame, if it is complete with what is at the beginning of `data`; what is used is removed from
-    /// `data`. Without a frame, all of `data` is.
+    /// The next frame, if it is complete with what is at the beginning of `data`; what is used is removed
+    /// from `data`. Without a frame, all of `data` is.
     ///
     /// # Errors
     ///
