@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use nexar_core::{DataType, Element, ReduceOp};
-//! use nexar_device::reduce::self;
+//! use nexar_device::reduce;
 //!
 //! let mut acc = i32::as_bytes(&[1, -5, 7]).to_vec();
 //! let incoming = i32::as_bytes(&[3, -9, 2]);

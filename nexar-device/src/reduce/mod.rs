@@ -109,7 +109,7 @@ pub const fn accumulator(dtype: DataType, op: ReduceOp) -> Option<Accumulator> {
 /// then unchanged.
 ///
 /// ```
-/// use nexar_device::reduce::self;
+/// use nexar_device::reduce;
 /// use nexar_core::{DataType, Element, ReduceOp};
 ///
 /// let mut acc = f32::as_bytes(&[1.0, 2.0]).to_vec();
