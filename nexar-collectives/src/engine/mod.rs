@@ -2,6 +2,7 @@
 
 mod executor;
 mod memory;
+mod outline;
 mod pool;
 mod program;
 
@@ -15,6 +16,7 @@ use nexar_core::{
     wire::LaneKind,
 };
 use nexar_device::reduce::{self, Accumulator};
+use outline::Outlined;
 use pool::ChunkPool;
 use program::{Program, Programs};
 use std::{future::poll_fn, sync::Arc};
@@ -95,7 +97,8 @@ impl<T: Transport> Engine<T> {
 
     /// Runs one call. Buffer lengths and reduction have been checked.
     pub(crate) async fn run(&self, request: Request<'_>) -> Result<()> {
-        self.group.transport().drive(self.run_driven(request)).await
+        let future = self.group.transport().drive(self.run_driven(request));
+        Outlined { future }.await
     }
 
     async fn run_driven(&self, request: Request<'_>) -> Result<()> {
