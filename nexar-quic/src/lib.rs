@@ -50,6 +50,8 @@
     allow(dead_code, unused_variables, reason = "only a backend uses it")
 )]
 
+#[cfg(feature = "quinn")]
+mod allocator;
 mod any;
 mod background;
 mod config;

@@ -81,6 +81,7 @@ impl QuinnTransport {
     /// [`ConnectionError::Bind`] if the address is in use, does not exist, or is not a loopback address
     /// while there is no secret; [`ConnectionError::Backend`] if a thread cannot be started.
     pub fn bind(config: Config) -> Result<Self, ConnectionError> {
+        crate::allocator::keep_freed_memory();
         let socket = socket::bind(&config)?;
         let local = socket.local_addr().map_err(error::backend)?;
         let (server, client) = endpoint::crypto(&config)?;
