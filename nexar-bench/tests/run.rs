@@ -92,6 +92,35 @@ fn a_program_that_does_not_exist_is_named() {
     );
 }
 
+/// `nexar-run` under limits on open files, set by a shell.
+fn limited(ulimits: &str, ranks: &str) -> std::process::Output {
+    let text = format!("{ulimits} && exec \"$0\" -n {ranks} -- sh -c 'ulimit -Sn'");
+    let mut command = common::command("sh", &["-c", &text]);
+    command.arg(common::RUN).output().unwrap()
+}
+
+#[test]
+fn the_launcher_raises_its_limit_of_open_files_but_not_that_of_the_ranks() {
+    let run = limited("ulimit -Sn 64", "32");
+    let mut expected: Vec<String> = (0..32).map(|rank| format!("[{rank}] 64")).collect();
+    expected.sort();
+    let mut stdout = lines(&run.stdout);
+    stdout.sort();
+    assert_eq!(stdout, expected, "{:?}", lines(&run.stderr));
+    assert!(run.status.success());
+}
+
+#[test]
+fn a_limit_of_open_files_that_is_too_low_is_named() {
+    let run = limited("ulimit -n 64", "32");
+    assert_eq!(run.status.code(), Some(2));
+    let stderr = lines(&run.stderr).join(" ");
+    assert!(
+        stderr.contains("64 open files, 32 ranks need about 120") && stderr.contains("ulimit -n"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn the_secret_is_fresh_and_on_no_command_line() {
     let secrets = || {

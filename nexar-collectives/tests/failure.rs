@@ -128,6 +128,54 @@ async fn two_ranks_that_cannot_reach_each_other_fail_everywhere() {
     }
 }
 
+/// A program that panics, or forgets to shut down, has not left well.
+#[tokio::test]
+async fn a_communicator_that_is_dropped_has_failed() {
+    for panics in [false, true] {
+        let mut ranks = Communicator::local(3).await.unwrap();
+        let dropped = ranks.remove(1);
+        let program = tokio::spawn(async move {
+            assert!(!panics, "a panic on purpose");
+            drop(dropped);
+        });
+        let ranks = share(ranks);
+        let results = on_all(&ranks, |comm| async move { comm.barrier().await }).await;
+        for result in results {
+            match failure(result) {
+                Failure::PeerLost { rank: 1, reason } => {
+                    assert!(reason.contains("without a shutdown"), "{reason}");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(program.await.is_err(), panics);
+    }
+}
+
+/// A rank that has just died is waited for, but not for as long as it takes to declare it dead.
+#[tokio::test(start_paused = true)]
+async fn shutting_down_beside_a_dead_rank_takes_little_time() {
+    for used in [false, true] {
+        let (network, addresses, mut ranks) = memory_world(3, TimeLimits::default()).await;
+        if used {
+            let [zero, one, two] = &ranks[..] else {
+                panic!("three ranks")
+            };
+            tokio::try_join!(zero.barrier(), one.barrier(), two.barrier()).unwrap();
+        }
+        assert!(network.kill(addresses[2]));
+        let started = Instant::now();
+        let error = ranks.remove(0).shutdown().await.unwrap_err();
+        assert!(
+            started.elapsed() < Duration::from_millis(2_500),
+            "{:?}",
+            started.elapsed()
+        );
+        assert!(matches!(error, Error::NotConfirmed { .. }), "{error}");
+        assert_eq!(error.failed_ranks(), [2]);
+    }
+}
+
 /// Joining, one barrier, leaving, over and over, with nobody left behind.
 #[tokio::test]
 async fn clean_exits_over_quic() {

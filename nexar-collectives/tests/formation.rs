@@ -9,6 +9,14 @@ use nexar_collectives::{
     Backend, Builder, Communicator, Error, JoinError, Rank, ReduceOp, RefuseReason, Result, Secret,
     SeedRole, TimeLimits,
 };
+use nexar_core::{
+    transport::{Connection, Transport},
+    wire::{
+        self, MAX_JOIN_FRAME, PROTOCOL_VERSION,
+        join::{Join, Opening},
+    },
+};
+use nexar_quic::{AnyTransport, Config, Identity};
 use std::{
     net::{SocketAddr, UdpSocket},
     time::Duration,
@@ -201,6 +209,65 @@ async fn contradictions_are_errors_on_both_sides() {
         duplicates, 2,
         "the newcomer and the seed; the third is told of the conflict"
     );
+}
+
+#[tokio::test]
+async fn different_detection_times_are_refused_on_both_sides() {
+    let seed = free_address().to_string();
+    let limits = TimeLimits::default().with_detection(Duration::from_millis(1_500));
+    let results = join_all(vec![
+        builder(2, Rank::Fixed(0), &seed),
+        builder(2, Rank::Fixed(1), &seed).limits(limits),
+    ])
+    .await;
+    for result in results {
+        let error = result.unwrap_err().to_string();
+        assert!(
+            error.contains("detection time 1500 ms instead of 4000 ms"),
+            "{error}"
+        );
+    }
+}
+
+/// It applies for a rank, gets the table of members, and does nothing more.
+#[tokio::test]
+async fn only_the_rank_that_stops_while_joining_is_named() {
+    let seed = free_address();
+    let limit = Duration::from_secs(2);
+    let limits = TimeLimits::default().with_join(limit);
+    let started = Instant::now();
+    let joining = tokio::spawn(join_all(
+        [0, 1, 3]
+            .map(|rank| builder(4, Rank::Fixed(rank), &seed.to_string()).limits(limits))
+            .into(),
+    ));
+
+    let identity = Identity::from_secret(&secret(), "nexar").unwrap();
+    let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
+    let stuck = AnyTransport::bind(Backend::default(), config).unwrap();
+    let new = loop {
+        if let Ok(new) = stuck.connect(seed, None).await {
+            break new;
+        }
+    };
+    let (mut send, _recv) = new.connection.open_bi().await.unwrap();
+    let join = Opening::Join(Join {
+        version: PROTOCOL_VERSION,
+        job: "nexar".into(),
+        world_size: 4,
+        rank: Some(2),
+        address: stuck.local_addr(),
+        detection_ms: 4_000,
+    });
+    wire::write_frame(&mut send, &join, MAX_JOIN_FRAME)
+        .await
+        .unwrap();
+
+    for result in joining.await.unwrap() {
+        let error = result.unwrap_err();
+        assert_eq!(error.failed_ranks(), [2], "{error}");
+    }
+    assert!(started.elapsed() < limit + Duration::from_secs(1));
 }
 
 #[tokio::test]

@@ -45,7 +45,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A clean leave could not be confirmed: these ranks may not have everything that was sent to them.
+    /// A clean leave could not be confirmed: these ranks may not have everything that was sent to them. Ranks that were
+    /// known to be gone before are not among them.
     #[error("left, but ranks {ranks:?} did not confirm that they have everything that was sent")]
     NotConfirmed {
         /// The ranks without confirmation.
@@ -83,7 +84,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::Join(JoinError::Missing { .. } | JoinError::SeedUnreachable { .. })
+            Error::Join(
+                JoinError::Missing { .. }
+                    | JoinError::NotFormed { .. }
+                    | JoinError::SeedUnreachable { .. }
+            )
         )
     }
 }
@@ -116,7 +121,7 @@ pub enum JoinError {
     #[error(
         "ranks {ranks:?} of {world_size} did not join within {} s{}",
         .limit.as_secs_f32(),
-        notes(.refused)
+        in_brackets(.notes)
     )]
     Missing {
         /// The ranks that were waited for.
@@ -125,8 +130,22 @@ pub enum JoinError {
         world_size: usize,
         /// The time limit.
         limit: Duration,
-        /// Processes that came and were turned away, which may explain who is missing.
-        refused: Vec<String>,
+        /// What may explain who is missing: processes that were turned away, and where this rank looked for
+        /// the missing ones with what came of it. At most 16 of each.
+        notes: Vec<String>,
+    },
+    /// The seed answered, and then neither formed the group nor said who is missing.
+    #[error(
+        "the seed at {address} answered, but did not form the group within {} s: {last}",
+        .limit.as_secs_f32()
+    )]
+    NotFormed {
+        /// The address that was dialled.
+        address: SocketAddr,
+        /// The time limit.
+        limit: Duration,
+        /// What is known of the seed.
+        last: String,
     },
     /// Nobody answered at the seed's address within the time limit.
     #[error("no seed answered at {address} within {} s: {last}", .limit.as_secs_f32())]
@@ -174,11 +193,11 @@ pub enum JoinError {
     },
 }
 
-fn notes(refused: &[String]) -> String {
-    if refused.is_empty() {
+fn in_brackets(notes: &[String]) -> String {
+    if notes.is_empty() {
         String::new()
     } else {
-        format!(" (refused: {})", refused.join("; "))
+        format!(" ({})", notes.join("; "))
     }
 }
 
@@ -209,6 +228,16 @@ pub enum RefuseReason {
         theirs: u32,
         /// That of the seed.
         ours: u32,
+    },
+    /// Two detection times: the ranks would take each other for dead.
+    #[error(
+        "detection time {theirs_ms} ms instead of {ours_ms} ms: NEXAR_DETECTION_SECS must be equal on all ranks"
+    )]
+    Detection {
+        /// That of the process turned away.
+        theirs_ms: u64,
+        /// That of those who came before.
+        ours_ms: u64,
     },
     /// The rank does not exist in this world.
     #[error("rank {rank} does not exist in a world of {world_size}")]

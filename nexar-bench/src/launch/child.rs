@@ -1,6 +1,6 @@
 //! Starting one rank, and sending signals to it.
 
-use super::{Job, LaunchError, seed::Seed};
+use super::{Job, LaunchError, descriptors::Limit, seed::Seed};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::{ExitStatus, Stdio};
 use tokio::process::{Child, Command};
@@ -15,7 +15,12 @@ const REMOVED: [&str; 6] = [
     "NEXAR_ADVERTISE",
 ];
 
-pub(super) fn spawn(job: &Job, seed: &Seed, rank: usize) -> Result<Child, LaunchError> {
+pub(super) fn spawn(
+    job: &Job,
+    seed: &Seed,
+    limit: Limit,
+    rank: usize,
+) -> Result<Child, LaunchError> {
     let mut command = Command::new(&job.program);
     command.args(&job.args);
     for name in REMOVED {
@@ -41,6 +46,9 @@ pub(super) fn spawn(job: &Job, seed: &Seed, rank: usize) -> Result<Child, Launch
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    let restore = move || limit.restore().map_err(Into::into);
+    // SAFETY: between fork and exec the closure only makes one system call, which is safe there.
+    unsafe { command.pre_exec(restore) };
     die_with_parent(&mut command);
     command.spawn().map_err(|source| LaunchError::Start {
         program: job.program.clone(),

@@ -5,6 +5,7 @@
 //! command line.
 
 mod child;
+mod descriptors;
 mod output;
 mod seed;
 mod supervise;
@@ -102,6 +103,21 @@ pub enum LaunchError {
         /// Why it failed.
         source: io::Error,
     },
+    /// This process may not open enough files to watch so many ranks.
+    #[error(
+        "starting rank {rank}: this process may have {limit} open files, {world_size} ranks need about \
+         {needed}: raise the limit (`ulimit -n`)"
+    )]
+    Descriptors {
+        /// The rank that could not be started.
+        rank: usize,
+        /// Number of ranks.
+        world_size: usize,
+        /// The limit of this process.
+        limit: u64,
+        /// About how many it needs.
+        needed: u64,
+    },
     /// The identity of the seed could not be made.
     #[error("making the secret of the group: {0}")]
     Identity(#[from] IdentityError),
@@ -119,6 +135,8 @@ pub enum LaunchError {
 /// - Every rank is the leader of a process group of its own, and signals go to the whole group.
 /// - When a rank fails, the others get [`Job::grace`] to end with their own error, then `SIGTERM`, and
 ///   `SIGKILL` [`TERMINATION_LIMIT`] later.
+/// - The launcher needs three open files for each rank; the soft limit of this process is raised to the hard
+///   one, and the ranks get the old one.
 /// - On Linux the ranks are killed when this process dies, whatever kills it. The system ties this to the calling
 ///   thread: call this from one that lives as long as the process, such as the main thread, with
 ///   `block_on`.

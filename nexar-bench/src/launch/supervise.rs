@@ -3,6 +3,7 @@
 use super::{
     Job, LaunchError, TERMINATION_LIMIT,
     child::{self, exit_code, signal_group},
+    descriptors::{self, Limit},
     output::Output,
     seed::Seed,
 };
@@ -48,12 +49,14 @@ struct Supervisor<'a> {
 }
 
 pub(super) async fn run(job: &Job) -> Result<u8, LaunchError> {
+    let limit = Limit::raise();
     let mut signals = Signals::new()?;
     let seed = Seed::open()?;
     let mut output = Output::start()?;
     let mut ranks = Vec::with_capacity(job.world_size);
     for rank in 0..job.world_size {
-        let mut child = child::spawn(job, &seed, rank)?;
+        let mut child = child::spawn(job, &seed, limit, rank)
+            .map_err(|error| descriptors::explain(error, rank, job.world_size))?;
         output.add_stdout(rank, job.stdout, child.stdout.take());
         output.add_stderr(rank, child.stderr.take());
         ranks.push(Some(child));

@@ -2,7 +2,7 @@
 
 use super::{
     Communicator,
-    network::{Bind, host_addresses, join_addresses, resolve},
+    network::{Bind, check_reachable, host_addresses, join_addresses, resolve},
     settings::{Credentials, Rank, SeedRole, Settings},
 };
 use nexar_core::{
@@ -221,6 +221,13 @@ fn host(
     seed: &[SocketAddr],
     bind: Option<&Bind>,
 ) -> Result<(SeedRoute<AnyTransport>, Option<SocketAddr>)> {
+    let told_where = settings.advertise.is_some() || bind.is_some_and(|b| !b.is_unspecified());
+    if let Some(text) = &settings.seed
+        && settings.world_size > 1
+        && !told_where
+    {
+        check_reachable(text, seed)?;
+    }
     let identity = settings.identity()?;
     let mut refused = None;
     for (local, seen) in host_addresses(seed, bind)? {

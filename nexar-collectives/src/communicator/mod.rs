@@ -323,7 +323,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotConfirmed`] lists the ranks that did not confirm within the time limit for leaving.
+    /// [`Error::NotConfirmed`] lists the ranks that did not confirm within the time limit for leaving, or of which
+    /// nothing was heard for 2 s meanwhile; ranks that were known to be gone before are not among them.
     ///
     /// # Cancel safety
     ///
@@ -332,11 +333,16 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let Communicator { engine, mesh, .. } = self;
         let limit = mesh.limits().leave;
         let transport = Arc::clone(mesh.transport());
+        let mesh = Arc::try_unwrap(mesh);
+        if let Ok(mesh) = &mesh {
+            mesh.prepare_leave();
+        }
         let draining = async move {
             let _ = timeout(limit, engine.drain()).await;
+            engine.group().leave();
         };
         run_on(transport.background(), draining).await;
-        match Arc::try_unwrap(mesh) {
+        match mesh {
             Ok(mesh) => mesh.leave().await,
             // Another communicator still uses the connections.
             Err(_) => Ok(()),

@@ -247,14 +247,16 @@ fn parsed<V: FromStr>(
 }
 
 fn seconds(lookup: Lookup<'_>, name: &str) -> Result<Option<Duration>, ConfigError> {
-    let Some(value) = parsed::<f64>(lookup, name, "a number of seconds")? else {
+    let Some(value) = text(lookup, name)? else {
         return Ok(None);
     };
-    Duration::try_from_secs_f64(value)
+    let error = |what| ConfigError::new(name, format!("'{value}' is not {what}"));
+    let number: f64 = value.parse().map_err(|_| error("a number of seconds"))?;
+    Duration::try_from_secs_f64(number)
         .ok()
         .filter(|limit| !limit.is_zero())
         .map(Some)
-        .ok_or_else(|| ConfigError::new(name, format!("{value} s is not a usable time limit")))
+        .ok_or_else(|| error("a usable time limit in seconds"))
 }
 
 fn credentials(lookup: Lookup<'_>) -> Result<Credentials, ConfigError> {
@@ -381,5 +383,14 @@ mod tests {
             let error = settings(environment).unwrap_err();
             assert_eq!(error.setting, *variable, "{environment:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_time_limit_is_shown_as_it_was_given() {
+        let error = settings(&[("NEXAR_TIMEOUT_SECS", "1e300")]).unwrap_err();
+        assert_eq!(
+            error.reason,
+            "'1e300' is not a usable time limit in seconds"
+        );
     }
 }

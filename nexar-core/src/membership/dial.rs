@@ -13,7 +13,7 @@ use crate::{
         join::{Alive, Answer, Hello, Join, Member, Opening, Table},
     },
 };
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
@@ -29,6 +29,12 @@ const ATTEMPT: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 const PAUSE: Duration = Duration::from_millis(50);
 
 const CLOSE_DONE: u64 = 0;
+
+/// Code of connections between ranks that are closed because one of them could not reach all others.
+const CLOSE_UNFORMED: u64 = 5;
+
+/// Missing ranks of which an error says where they were looked for.
+const MAX_NOTES: usize = 16;
 
 /// How a process gets into a group.
 #[derive(Debug, Clone)]
@@ -136,6 +142,7 @@ async fn host<T: Transport>(
             address: own_address(&**transport, request),
             identity: transport.identity().clone(),
         },
+        detection_ms: detection_ms(request),
     };
     let mut seed = Seed::new(Arc::clone(transport), &settings, Some(own));
     let ranked = seed.collect(listener).await?;
@@ -143,8 +150,12 @@ async fn host<T: Transport>(
         whom: "the seed".into(),
         what: "this process is not in its own table".into(),
     })?;
-    seed.hand_out(ranked).await;
+    seed.hand_out(ranked).detach_all();
     Ok(table)
+}
+
+fn detection_ms(request: &JoinRequest) -> u64 {
+    u64::try_from(request.limits.detection.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Asks over each way in turn until the seed answers.
@@ -155,6 +166,7 @@ async fn ask_seed<T: Transport>(
 ) -> Result<(Arc<T>, Table), JoinError> {
     let mut patience = ATTEMPT.0;
     let mut last = String::from("no attempt was made");
+    let mut lost = None;
     loop {
         for (transport, address) in &ways {
             let until = deadline.min(Instant::now() + patience);
@@ -171,16 +183,23 @@ async fn ask_seed<T: Transport>(
                 Ok(Err(error)) => last = error.to_string(),
                 Ok(Ok(new)) => match wait_for_table(&**transport, new, request, deadline).await? {
                     Some(table) => return Ok((Arc::clone(transport), table)),
-                    None => last = "the seed went away before the group had formed".into(),
+                    None => lost = Some(*address),
                 },
             }
         }
         if Instant::now() + PAUSE >= deadline {
-            let address = ways.first().map_or_else(unspecified, |way| way.1);
-            return Err(JoinError::SeedUnreachable {
-                address,
-                limit: request.limits.join,
-                last,
+            let limit = request.limits.join;
+            return Err(match lost {
+                Some(address) => JoinError::NotFormed {
+                    address,
+                    limit,
+                    last: "its connection ended, and it was not reached again".into(),
+                },
+                None => JoinError::SeedUnreachable {
+                    address: ways.first().map_or_else(unspecified, |way| way.1),
+                    limit,
+                    last,
+                },
             });
         }
         sleep(PAUSE).await;
@@ -203,7 +222,7 @@ fn is_final(error: &ConnectionError) -> bool {
     )
 }
 
-fn refused(by: &str, error: FrameError) -> Result<(), JoinError> {
+fn refused(by: &str, address: SocketAddr, error: FrameError) -> Result<(), JoinError> {
     match error {
         FrameError::Wire(error) => Err(JoinError::Protocol {
             whom: by.into(),
@@ -212,7 +231,7 @@ fn refused(by: &str, error: FrameError) -> Result<(), JoinError> {
         FrameError::Stream(StreamError::Connection(source @ ConnectionError::Refused { .. })) => {
             Err(JoinError::Connect {
                 whom: by.into(),
-                address: unspecified(),
+                address,
                 source,
             })
         }
@@ -234,28 +253,19 @@ async fn wait_for_table<T: Transport>(
         world_size: request.world_size as u32,
         rank: request.rank.map(|r| r as u32),
         address: own_address(transport, request),
+        detection_ms: detection_ms(request),
     };
     // The seed keeps the time; a little more is given for its answer to arrive.
     let until = deadline + Duration::from_millis(900);
     let answer = match timeout_at(until, apply(&new.connection, join)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
-            return refused("the seed", error)
-                .map(|()| None)
-                .map_err(|e| match e {
-                    JoinError::Connect { whom, source, .. } => JoinError::Connect {
-                        whom,
-                        address,
-                        source,
-                    },
-                    other => other,
-                });
-        }
+        Ok(Err(error)) => return refused("the seed", address, error).map(|()| None),
         Err(_) => {
-            let last = "it answered, but did not form the group".into();
-            return Err(JoinError::SeedUnreachable {
+            let limit = request.limits.join;
+            let last = "it is gone, or started later and still waits for other ranks".into();
+            return Err(JoinError::NotFormed {
                 address,
-                limit: request.limits.join,
+                limit,
                 last,
             });
         }
@@ -267,7 +277,7 @@ async fn wait_for_table<T: Transport>(
             ranks: ranks.into_iter().map(|r| r as usize).collect(),
             world_size: request.world_size,
             limit: request.limits.join,
-            refused: Vec::new(),
+            notes: Vec::new(),
         }),
         Answer::Refuse(reason) => Err(JoinError::Refused {
             by: format!("the seed at {address}"),
@@ -315,11 +325,48 @@ async fn connect_all<T: Transport>(
     request: &JoinRequest,
     deadline: Instant,
 ) -> Result<Links<T>, JoinError> {
-    let own = table.rank as usize;
     let mut links: Vec<Option<Link<T>>> = Vec::new();
     links.resize_with(table.members.len(), || None);
+    let reached = reach_all(transport, &mut listener, &table, &mut links, deadline).await;
+    let error = match reached {
+        Ok(notes) if notes.is_empty() => {
+            return Ok(Links {
+                table,
+                links,
+                listener,
+            });
+        }
+        Ok(notes) => JoinError::Missing {
+            ranks: notes.keys().copied().collect(),
+            world_size: links.len(),
+            limit: request.limits.join,
+            notes: notes.into_values().take(MAX_NOTES).collect(),
+        },
+        Err(error) => error,
+    };
+    // A rank that has reached all others learns why this one is gone.
+    let reason = match &error {
+        JoinError::Missing { ranks, .. } => format!("it could not connect to ranks {ranks:?}"),
+        _ => "it could not join".into(),
+    };
+    for link in links.iter().flatten() {
+        link.new.connection.close(CLOSE_UNFORMED, &reason);
+    }
+    Err(error)
+}
+
+/// Fills in the links. Returns the ranks that are missing at the deadline, each with a note.
+async fn reach_all<T: Transport>(
+    transport: &Arc<T>,
+    listener: &mut Listener<T>,
+    table: &Table,
+    links: &mut [Option<Link<T>>],
+    deadline: Instant,
+) -> Result<BTreeMap<usize, String>, JoinError> {
+    let own = table.rank as usize;
     let mut below = 0..own;
     let mut dials = JoinSet::new();
+    let mut failures = BTreeMap::new();
     let mut open = table.members.len() - 1;
     while open > 0 {
         while dials.len() < MAX_DIALS
@@ -330,13 +377,8 @@ async fn connect_all<T: Transport>(
                 session: table.session,
                 rank: table.rank,
             };
-            let dial = dial_rank(
-                Arc::clone(transport),
-                rank,
-                table.members[rank].clone(),
-                hello,
-                deadline,
-            );
+            let member = table.members[rank].clone();
+            let dial = dial_rank(Arc::clone(transport), rank, member, hello, deadline);
             dials.spawn_on(dial, transport.background());
         }
         let event = timeout_at(deadline, async {
@@ -346,45 +388,45 @@ async fn connect_all<T: Transport>(
             }
         });
         match event.await {
-            Err(_) => break,
-            Ok(Step::Dialled(Some(dialled))) => {
-                let (rank, link) = *dialled;
-                if let Some(link) = link? {
+            Err(_) | Ok(Step::Dialled(None) | Step::Came(None)) => break,
+            Ok(Step::Dialled(Some(dialled))) => match (dialled.0, dialled.1?) {
+                (rank, Ok(link)) => {
                     links[rank] = Some(link);
                     open -= 1;
                 }
-            }
-            Ok(Step::Dialled(None) | Step::Came(None)) => break,
+                (rank, Err(failure)) => drop(failures.insert(rank, failure)),
+            },
             Ok(Step::Came(Some(greeting))) => {
                 let rank = greeting.opening.rank as usize;
-                if let Some(link) = welcome(transport, *greeting, &table).await {
+                if let Some(link) = welcome(transport, *greeting, table).await {
                     open -= usize::from(links[rank].is_none());
                     links[rank] = Some(link);
                 }
             }
         }
     }
-    if open > 0 {
-        let ranks = (0..links.len())
-            .filter(|r| *r != own && links[*r].is_none())
-            .collect();
-        let (world_size, limit) = (links.len(), request.limits.join);
-        return Err(JoinError::Missing {
-            ranks,
-            world_size,
-            limit,
-            refused: Vec::new(),
-        });
+    // The dials end at the same deadline; they say what became of them.
+    while let Ok(Some(done)) = timeout(PAUSE, dials.join_next()).await {
+        if let Ok((rank, Ok(Err(failure)))) = done {
+            failures.insert(rank, failure);
+        }
     }
-    Ok(Links {
-        table,
-        links,
-        listener,
-    })
+    let missing = (0..links.len()).filter(|rank| *rank != own && links[*rank].is_none());
+    Ok(missing
+        .map(|rank| {
+            let address = table.members[rank].address;
+            let note = match failures.remove(&rank) {
+                Some(failure) => format!("rank {rank}, dialled at {address}: {failure}"),
+                None if rank < own => format!("rank {rank} at {address} was not dialled"),
+                None => format!("rank {rank} at {address} did not dial this rank"),
+            };
+            (rank, note)
+        })
+        .collect())
 }
 
-/// A rank, and the connection to it; none where the time was up.
-type Dialled<T> = (usize, Result<Option<Link<T>>, JoinError>);
+/// A rank, and the connection to it, or the last failure where the time was up.
+type Dialled<T> = (usize, Result<Result<Link<T>, String>, JoinError>);
 
 enum Step<T: Transport> {
     Dialled(Option<Box<Dialled<T>>>),
@@ -417,7 +459,7 @@ async fn welcome<T: Transport>(
     Some(link)
 }
 
-/// Dials one rank until it answers or the time is up (`None`).
+/// Dials one rank until it answers or the time is up.
 async fn dial_rank<T: Transport>(
     transport: Arc<T>,
     rank: usize,
@@ -425,41 +467,48 @@ async fn dial_rank<T: Transport>(
     hello: Hello,
     deadline: Instant,
 ) -> Dialled<T> {
+    let mut last = String::from("no answer");
     while Instant::now() < deadline {
-        match timeout_at(
-            deadline,
-            dial_once(&*transport, rank, &member, hello.clone()),
-        )
-        .await
-        {
+        let dial = dial_once(&*transport, rank, &member, hello.clone());
+        match timeout_at(deadline, dial).await {
             Err(_) => break,
-            Ok(Ok(link)) => return (rank, Ok(Some(link))),
-            Ok(Err(Some(error))) => return (rank, Err(error)),
-            Ok(Err(None)) => sleep(PAUSE).await,
+            Ok(Ok(link)) => return (rank, Ok(Ok(link))),
+            Ok(Err(DialError::Final(error))) => return (rank, Err(error)),
+            Ok(Err(DialError::Again(failure))) => {
+                last = failure;
+                sleep(PAUSE).await;
+            }
         }
     }
-    (rank, Ok(None))
+    (rank, Ok(Err(last)))
 }
 
-/// `Err(None)` where another attempt may help.
+enum DialError {
+    /// Dialling again cannot help.
+    Final(JoinError),
+    /// Another attempt may help.
+    Again(String),
+}
+
 async fn dial_once<T: Transport>(
     transport: &T,
     rank: usize,
     member: &Member,
     hello: Hello,
-) -> Result<Link<T>, Option<JoinError>> {
+) -> Result<Link<T>, DialError> {
     let address = member.address;
     let whom = format!("rank {rank}");
-    let new = transport
-        .connect(address, Some(&member.identity))
-        .await
-        .map_err(|source| {
-            is_final(&source).then(|| JoinError::Connect {
-                whom: whom.clone(),
-                address,
-                source,
-            })
-        })?;
+    let dialled = transport.connect(address, Some(&member.identity)).await;
+    // A rank that cannot reach one other stays until the time limit all the same: if it went away, those who
+    // have nothing to do with it would miss it as well.
+    let new = dialled.map_err(|source| match source {
+        ConnectionError::EndpointClosed => DialError::Final(JoinError::Connect {
+            whom: whom.clone(),
+            address,
+            source,
+        }),
+        source => DialError::Again(source.to_string()),
+    })?;
     let greet = async {
         let (mut send, mut recv) = new.connection.open_bi().await.map_err(StreamError::from)?;
         wire::write_frame(&mut send, &Opening::Hello(hello), MAX_JOIN_FRAME).await?;
@@ -468,15 +517,21 @@ async fn dial_once<T: Transport>(
     };
     match timeout(Duration::from_secs(10), greet).await {
         Ok(Ok((send, recv, Some(Answer::Welcome)))) => Ok(Link { new, send, recv }),
-        Ok(Ok((.., Some(Answer::Refuse(reason))))) => Err(Some(JoinError::Refused {
-            by: format!("{whom} at {address}"),
-            reason,
-        })),
-        Ok(Ok(_)) => Err(Some(JoinError::Protocol {
+        Ok(Ok((.., Some(Answer::Refuse(reason))))) => {
+            let by = format!("{whom} at {address}");
+            Err(DialError::Final(JoinError::Refused { by, reason }))
+        }
+        Ok(Ok(_)) => Err(DialError::Final(JoinError::Protocol {
             whom,
             what: "no answer to hello".into(),
         })),
-        Ok(Err(error)) => Err(refused(&whom, error).err()),
-        Err(_) => Err(None),
+        Ok(Err(error)) => {
+            let failure = error.to_string();
+            Err(match refused(&whom, address, error) {
+                Err(error) => DialError::Final(error),
+                Ok(()) => DialError::Again(failure),
+            })
+        }
+        Err(_) => Err(DialError::Again("it did not answer hello".into())),
     }
 }

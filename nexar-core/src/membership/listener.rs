@@ -19,8 +19,11 @@ use tokio::{
 /// How long a connection may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long telling a process that it is refused may take.
-const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
+/// How long telling a process that it is refused may take: a seed that gives up waits for it.
+const REFUSAL_LIMIT: Duration = Duration::from_millis(600);
+
+/// How long a process that has been told may take to close the connection itself.
+pub(super) const LET_GO: Duration = Duration::from_millis(200);
 
 /// Connections that have not yet said what they want, or wait to be dealt with; more are closed at once.
 const MAX_GREETINGS: usize = 4096;
@@ -49,11 +52,12 @@ impl<T: Transport> Link<T> {
             wire::write_frame(&mut send, &Answer::Refuse(reason), MAX_JOIN_FRAME).await?;
             send.finish()?;
             send.acked().await?;
-            // The other side closes once it has read the answer.
-            new.connection.closed().await;
             Ok::<_, wire::FrameError>(())
         };
-        let _ = timeout(REFUSAL_LIMIT, told).await;
+        if let Ok(Ok(())) = timeout(REFUSAL_LIMIT, told).await {
+            // The other side closes once it has read the answer.
+            let _ = timeout(LET_GO, new.connection.closed()).await;
+        }
         drop(recv);
         new.connection.close(CLOSE_PROTOCOL, "refused");
     }

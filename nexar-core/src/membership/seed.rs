@@ -1,6 +1,6 @@
 //! The seed: collects the processes of a group and tells each who the others are.
 
-use super::{Greeting, Link, Listener};
+use super::{Greeting, Link, Listener, listener::LET_GO};
 use crate::{
     error::{JoinError, RefuseReason},
     transport::{Connection, SendStream, Transport},
@@ -21,6 +21,9 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long handing out the table may take.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a seed that is no rank waits for that at least, however late it is.
+const LAST_CALL: Duration = Duration::from_millis(500);
 
 /// Refusals that a seed remembers for its error message.
 const MAX_REMEMBERED: usize = 16;
@@ -49,7 +52,8 @@ impl SeedSettings {
 }
 
 /// Introduces `settings.world_size` processes to each other on `transport`, without being one of them.
-/// Returns when all have been told, or with the error that they have been told.
+/// Returns when all have been told, or with the error that they have been told. A process that has died
+/// meanwhile is not waited for beyond the time limit.
 ///
 /// # Cancel safety
 ///
@@ -58,10 +62,14 @@ pub async fn serve_seed<T: Transport>(
     transport: &Arc<T>,
     settings: &SeedSettings,
 ) -> Result<(), JoinError> {
+    let deadline = Instant::now() + settings.limit;
     let mut listener = Listener::spawn(transport);
     let mut seed = Seed::new(Arc::clone(transport), settings, None);
     let members = seed.collect(&mut listener).await?;
-    seed.hand_out(members).await;
+    let mut deliveries = seed.hand_out(members);
+    let until = deadline.max(Instant::now() + LAST_CALL);
+    let all = async { while deliveries.join_next().await.is_some() {} };
+    let _ = timeout_at(until, all).await;
     Ok(())
 }
 
@@ -70,12 +78,14 @@ pub async fn serve_seed<T: Transport>(
 pub(super) struct Own {
     pub(super) rank: Option<u32>,
     pub(super) member: Member,
+    pub(super) detection_ms: u64,
 }
 
 struct Applicant<T: Transport> {
     link: Link<T>,
     member: Member,
     rank: Option<u32>,
+    detection_ms: u64,
 }
 
 enum Entry<T: Transport> {
@@ -88,6 +98,13 @@ impl<T: Transport> Entry<T> {
         match self {
             Entry::Own(own) => own.rank,
             Entry::Applicant(applicant) => applicant.rank,
+        }
+    }
+
+    fn detection_ms(&self) -> u64 {
+        match self {
+            Entry::Own(own) => own.detection_ms,
+            Entry::Applicant(applicant) => applicant.detection_ms,
         }
     }
 
@@ -230,6 +247,14 @@ impl<'a, T: Transport> Seed<'a, T> {
                 ours: world_size,
             });
         }
+        if let Some(first) = self.entries.first()
+            && join.detection_ms != first.detection_ms()
+        {
+            return Err(RefuseReason::Detection {
+                theirs_ms: join.detection_ms,
+                ours_ms: first.detection_ms(),
+            });
+        }
         match join.rank {
             Some(rank) if rank >= world_size => {
                 Err(RefuseReason::RankOutOfRange { rank, world_size })
@@ -245,7 +270,9 @@ impl<'a, T: Transport> Seed<'a, T> {
             self.refuse(greeting.link, reason.clone());
             // A process that disagrees about the world means that this world can never be complete.
             return match reason {
-                RefuseReason::WorldSize { .. } => Err(self.conflict(from, reason)),
+                RefuseReason::WorldSize { .. } | RefuseReason::Detection { .. } => {
+                    Err(self.conflict(from, reason))
+                }
                 _ => Ok(()),
             };
         }
@@ -258,17 +285,14 @@ impl<'a, T: Transport> Seed<'a, T> {
             link,
             member,
             rank: opening.rank,
+            detection_ms: opening.detection_ms,
         };
         if let Some(at) = self.rival(&applicant) {
             if self.still_there(at, applicant.member.address).await {
                 let rank = applicant.rank.unwrap_or_default();
                 let reason = RefuseReason::DuplicateRank { rank };
                 self.remember(from, &reason);
-                let greeting = Greeting {
-                    link: applicant.link,
-                    opening,
-                };
-                self.refuse(greeting.link, reason.clone());
+                self.refuse(applicant.link, reason.clone());
                 return Err(self.conflict(from, reason));
             }
             self.entries.remove(at);
@@ -316,7 +340,7 @@ impl<'a, T: Transport> Seed<'a, T> {
     fn remember(&mut self, from: SocketAddr, reason: &RefuseReason) {
         tracing::warn!(%from, %reason, "refused a process that wants to join");
         if self.refused.len() < MAX_REMEMBERED {
-            self.refused.push(format!("{from}: {reason}"));
+            self.refused.push(format!("refused {from}: {reason}"));
         }
     }
 
@@ -349,12 +373,11 @@ impl<'a, T: Transport> Seed<'a, T> {
             ranks: ranks.iter().map(|r| *r as u32).collect(),
             limit_ms: self.settings.limit.as_millis() as u64,
         });
-        let refused = std::mem::take(&mut self.refused);
         JoinError::Missing {
             ranks,
             world_size,
             limit: self.settings.limit,
-            refused,
+            notes: std::mem::take(&mut self.refused),
         }
     }
 
@@ -365,8 +388,9 @@ impl<'a, T: Transport> Seed<'a, T> {
         }
     }
 
-    /// Sends everybody the table, and waits until they have it.
-    pub(super) async fn hand_out(&mut self, mut ranked: Ranked<T>) {
+    /// Sends everybody the table, in the background: a process that has died in the meantime must not hold up the
+    /// others.
+    pub(super) fn hand_out(&self, mut ranked: Ranked<T>) -> JoinSet<()> {
         let mut deliveries = JoinSet::new();
         let tables: Vec<Table> = (0..ranked.entries.len()).map(|r| ranked.table(r)).collect();
         for (entry, table) in ranked.entries.drain(..).zip(tables) {
@@ -377,7 +401,7 @@ impl<'a, T: Transport> Seed<'a, T> {
                 );
             }
         }
-        while deliveries.join_next().await.is_some() {}
+        deliveries
     }
 }
 
@@ -410,12 +434,15 @@ async fn deliver<T: Transport>(mut link: Link<T>, table: Table) {
         wire::write_frame(&mut link.send, &Answer::Table(table), MAX_JOIN_FRAME).await?;
         link.send.finish()?;
         link.send.acked().await?;
-        // The other side closes once it has read the table.
-        link.new.connection.closed().await;
         Ok::<_, FrameError>(())
     };
-    if let Ok(Err(error)) = timeout(DELIVERY_LIMIT, delivery).await {
-        tracing::debug!(%error, "a process did not take the table of members");
+    match timeout(DELIVERY_LIMIT, delivery).await {
+        Ok(Ok(())) => {
+            // The other side closes once it has read the table.
+            let _ = timeout(LET_GO, link.new.connection.closed()).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "a process did not take the table of members"),
+        Err(_) => tracing::debug!("a process did not take the table of members in time"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The background tasks of a connection: reading and writing its control stream, accepting its lanes.
 
 use super::{
-    CLOSE_LEFT, CLOSE_PROTOCOL, LeftMember, LinkParts, Shared, lock,
+    CLOSE_LEFT, CLOSE_LOST, CLOSE_PROTOCOL, LeftMember, LinkParts, Shared, lock,
     peer::{Outgoing, Presence},
 };
 use crate::{
@@ -27,6 +27,9 @@ const PREAMBLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lanes of one peer that have not said what they are.
 const MAX_NAMELESS: usize = 256;
+
+/// A rank of which nothing was heard for so long is not waited for by one that leaves.
+const LEAVE_SILENCE: Duration = Duration::from_secs(2);
 
 /// Code with which streams are stopped that nobody wants.
 const STOP_UNWANTED: u64 = 1;
@@ -156,6 +159,10 @@ fn ended<T: Transport>(shared: &Shared<T>, rank: usize, reason: &ConnectionError
             code: CLOSE_LEFT, ..
         } => shared.left(rank),
         ConnectionError::ClosedLocally | ConnectionError::EndpointClosed => {}
+        ConnectionError::ClosedByPeer {
+            code: CLOSE_LOST,
+            reason,
+        } => shared.lost(rank, &format!("it took this rank for dead: {reason}")),
         reason => shared.lost(rank, &format!("its connection ended: {reason}")),
     }
 }
@@ -166,11 +173,14 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
     };
     match frame {
         Control::Heartbeat => {}
+        Control::Probe => {
+            peer.send(Control::Heartbeat);
+        }
         Control::Goodbye => {
             peer.send(Control::GoodbyeSeen);
             shared.left(rank);
         }
-        Control::GoodbyeSeen => peer.confirm(),
+        Control::GoodbyeSeen => peer.confirm(true),
         Control::Abort {
             communicator,
             failure,
@@ -285,6 +295,24 @@ impl<T: Transport> Shared<T> {
                     rank,
                     &format!("nothing heard from it for {:.1} s", silent.as_secs_f32()),
                 );
+            }
+        }
+    }
+
+    /// While this rank leaves, ranks that do not answer are given up sooner than they would be declared lost.
+    pub(super) fn check_leave(&self) {
+        let Some(since) = lock(&self.leaving).as_ref().map(|leaving| leaving.since) else {
+            return;
+        };
+        for (rank, peer) in self.others() {
+            if peer.presence() != Presence::Here {
+                continue;
+            }
+            peer.send(Control::Probe);
+            let silent = peer.heard().elapsed().min(since.elapsed());
+            if silent >= LEAVE_SILENCE && peer.set_presence(Presence::Lost) {
+                tracing::debug!(rank, "leaving without the answer of a silent rank");
+                peer.connection.close(CLOSE_LEFT, "left");
             }
         }
     }

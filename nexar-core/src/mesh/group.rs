@@ -26,8 +26,8 @@ use std::{
 /// How long a failed stream waits for the control stream to say why.
 const VERDICT_LIMIT: Duration = Duration::from_secs(1);
 
-/// A list of ranks that communicate in isolation from other lists. Dropping it tells the other members that
-/// this rank makes no further calls.
+/// A list of ranks that communicate in isolation from other lists. Dropping it without [`leave`](Group::leave)
+/// looks like a failure of this rank to the other members.
 pub struct Group<T: Transport> {
     mesh: Arc<Shared<T>>,
     shared: Arc<GroupShared<RecvOf<T>>>,
@@ -235,24 +235,52 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// Tells the other members that this rank makes no further calls.
-    fn announce_leave(&self) {
-        let state = lock(&self.shared.state);
-        if state.failure.is_some() {
+    /// Tells the other members that this rank makes no further calls; calls that it makes all the same fail.
+    /// Where the group has failed, it tells them of the failure instead, so that all report the same.
+    pub fn leave(&self) {
+        self.mesh.announce_leave(&self.shared, None);
+        self.shared.set_failure(Failure::ShutDown);
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    /// Tells the other members, once, how this rank leaves a communicator: with the failure that it has met, else
+    /// with `otherwise`, else well. It comes before the goodbye on the same streams.
+    pub(super) fn announce_leave(
+        &self,
+        group: &GroupShared<RecvOf<T>>,
+        otherwise: Option<&Failure>,
+    ) {
+        let mut state = lock(&group.state);
+        if std::mem::replace(&mut state.announced, true) {
             return;
         }
-        for (rank, member) in self.shared.members.iter().zip(&state.members) {
-            if let Some(peer) = self.mesh.peer(*rank)
-                && peer.presence() == Presence::Here
-            {
-                peer.send(Control::Leave {
-                    communicator: self.id(),
-                    calls: state.calls,
-                    message_lane: member.message_lane,
+        let failure = state.failure.as_ref().or(otherwise);
+        for (rank, member) in group.members.iter().zip(&state.members) {
+            let Some(peer) = self.peer(*rank) else {
+                continue;
+            };
+            if peer.presence() == Presence::Here {
+                peer.send(match failure {
+                    Some(failure) => Control::Abort {
+                        communicator: group.id,
+                        failure: failure.clone(),
+                    },
+                    None => Control::Leave {
+                        communicator: group.id,
+                        calls: state.calls,
+                        message_lane: member.message_lane,
+                    },
                 });
             }
         }
     }
+}
+
+/// What the others hear of a rank that drops a communicator without leaving it.
+pub(super) fn dropped(rank: usize) -> Failure {
+    let reason = "it dropped its communicator without a shutdown, or panicked".into();
+    Failure::PeerLost { rank, reason }
 }
 
 /// The output of a future if it is ready within the verdict limit. The timer runs on the transport's
@@ -274,7 +302,8 @@ async fn timeout_on<T: Transport, F: Future>(mesh: &Shared<T>, future: F) -> Opt
 
 impl<T: Transport> Drop for Group<T> {
     fn drop(&mut self) {
-        self.announce_leave();
+        let failure = dropped(self.rank());
+        self.mesh.announce_leave(&self.shared, Some(&failure));
         lock(&self.mesh.groups).by_id.remove(&self.shared.id);
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         join::{Member, Table},
     },
 };
+use group::dropped;
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
 use shared::GroupShared;
@@ -73,6 +74,14 @@ pub(crate) struct Shared<T: Transport> {
     /// By rank; none for this rank.
     peers: Vec<Option<Peer<T::Connection>>>,
     groups: Mutex<Groups<T>>,
+    leaving: Mutex<Option<Leaving>>,
+}
+
+/// This rank has begun to leave.
+struct Leaving {
+    since: Instant,
+    /// The ranks that were there.
+    present: Vec<usize>,
 }
 
 struct Groups<T: Transport> {
@@ -98,6 +107,7 @@ impl<T: Transport> Mesh<T> {
                 by_id: HashMap::new(),
                 unclaimed: Unclaimed::default(),
             }),
+            leaving: Mutex::new(None),
         });
         let mut tasks = Vec::new();
         for (rank, link) in links.into_iter().enumerate() {
@@ -151,13 +161,19 @@ impl<T: Transport> Mesh<T> {
         Group::new(Arc::clone(&self.shared), id, members)
     }
 
+    /// Says that the last things are being sent before [`leave`](Mesh::leave): from now on, the connection to a rank
+    /// of which nothing is heard for 2 s is closed, so that nobody waits for it.
+    pub fn prepare_leave(&self) {
+        self.shared.begin_leave();
+    }
+
     /// Tells the others that this rank leaves, waits until they have confirmed it, and closes the endpoint.
-    /// Finish the communicators' lanes first.
+    /// Finish the communicators' lanes first. A rank of which nothing is heard for 2 s is not waited for.
     ///
     /// # Errors
     ///
-    /// [`Error::NotConfirmed`] lists the ranks that did not answer within the limit; the endpoint is closed
-    /// all the same.
+    /// [`Error::NotConfirmed`] lists the ranks that did not answer within the limit, or were lost since this rank
+    /// began to leave; the endpoint is closed all the same.
     ///
     /// # Cancel safety
     ///
@@ -182,21 +198,38 @@ impl<T: Transport> Mesh<T> {
 impl<T: Transport> Shared<T> {
     /// Says goodbye to everybody and waits for the answers; the ranks that did not answer in time.
     async fn say_goodbye(self: Arc<Self>) -> Vec<usize> {
-        self.fail_all_groups(|_| Failure::ShutDown);
+        self.end_all_groups(|_| None);
         let mut waits = Vec::new();
-        for (rank, peer) in self.others() {
-            if peer.presence() == Presence::Here && peer.send(Control::Goodbye) {
+        for rank in self.begin_leave() {
+            if let Some(peer) = self.peer(rank) {
+                if peer.presence() == Presence::Here {
+                    peer.send(Control::Goodbye);
+                }
                 waits.push((rank, peer.confirmed()));
             }
         }
         let deadline = Instant::now() + self.limits.leave;
         let mut silent = Vec::new();
         for (rank, confirmed) in waits {
-            if timeout_at(deadline, confirmed).await.is_err() {
+            if !timeout_at(deadline, confirmed).await.unwrap_or(false) {
                 silent.push(rank);
             }
         }
         silent
+    }
+
+    /// The ranks that were there when this rank began to leave, which is now if not before.
+    fn begin_leave(&self) -> Vec<usize> {
+        let here = || {
+            let here = |(_, peer): &(usize, &Peer<_>)| peer.presence() == Presence::Here;
+            self.others().filter(here).map(|(rank, _)| rank).collect()
+        };
+        let mut leaving = lock(&self.leaving);
+        let leaving = leaving.get_or_insert_with(|| Leaving {
+            since: Instant::now(),
+            present: here(),
+        });
+        leaving.present.clone()
     }
 }
 
@@ -214,7 +247,7 @@ impl<T: Transport> Drop for Mesh<T> {
     /// it waits for that for 300 ms at most, and not at all on the transport's own runtime.
     fn drop(&mut self) {
         // From now on nobody looks at the clock for those who wait.
-        self.shared.fail_all_groups(|_| Failure::ShutDown);
+        self.shared.end_all_groups(|group| Some(dropped(group.own)));
         let runtime = self.shared.transport.background().clone();
         let (told, wait) = std::sync::mpsc::channel::<()>();
         runtime.spawn(farewell(
@@ -283,11 +316,12 @@ impl<T: Transport> Shared<T> {
         lock(&self.groups).by_id.get(&id).cloned()
     }
 
-    /// Fails every communicator for which `failure` gives a reason, without telling anybody.
-    fn fail_all_groups(&self, failure: impl Fn(&GroupShared<RecvOf<T>>) -> Failure) {
+    /// Ends every communicator on this rank. The others are told of its failure, else of `otherwise`, else that it
+    /// leaves.
+    fn end_all_groups(&self, otherwise: impl Fn(&GroupShared<RecvOf<T>>) -> Option<Failure>) {
         for group in self.all_groups() {
-            let failure = failure(&group);
-            group.set_failure(failure);
+            self.announce_leave(&group, otherwise(&group).as_ref());
+            group.set_failure(Failure::ShutDown);
         }
     }
 

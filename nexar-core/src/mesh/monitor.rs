@@ -30,6 +30,7 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
         }
         last = now;
         shared.check_heartbeats();
+        shared.check_leave();
         for group in shared.all_groups() {
             if let Some(listener) = group.listener() {
                 listener.tick(now);

@@ -39,8 +39,8 @@ pub(super) struct Peer<C> {
     control: mpsc::Sender<Outgoing>,
     heard: Mutex<Instant>,
     presence: Mutex<Presence>,
-    /// Whether it has confirmed this rank's goodbye, or needs not.
-    confirmed: watch::Sender<bool>,
+    /// Whether it has confirmed this rank's goodbye or left as well (true), or was lost before (false).
+    confirmed: watch::Sender<Option<bool>>,
 }
 
 impl<C: Connection> Peer<C> {
@@ -57,7 +57,7 @@ impl<C: Connection> Peer<C> {
             control,
             heard: Mutex::new(Instant::now()),
             presence: Mutex::new(Presence::Here),
-            confirmed: watch::channel(false).0,
+            confirmed: watch::channel(None).0,
         };
         (Some(peer), Some((link, queue)))
     }
@@ -98,7 +98,7 @@ impl<C: Connection> Peer<C> {
         }
         *current = presence;
         drop(current);
-        self.confirm();
+        self.confirm(presence == Presence::Left);
         true
     }
 
@@ -110,15 +110,21 @@ impl<C: Connection> Peer<C> {
         *lock(&self.heard)
     }
 
-    pub(super) fn confirm(&self) {
-        self.confirmed.send_replace(true);
+    /// Only the first word counts.
+    pub(super) fn confirm(&self, confirmed: bool) {
+        self.confirmed.send_if_modified(|known| {
+            let news = known.is_none();
+            known.get_or_insert(confirmed);
+            news
+        });
     }
 
-    /// Waits until the rank has confirmed this rank's goodbye, or is gone itself.
-    pub(super) fn confirmed(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Waits until the rank has confirmed this rank's goodbye or left as well (true), or is lost (false).
+    pub(super) fn confirmed(&self) -> impl Future<Output = bool> + Send + 'static {
         let mut confirmed = self.confirmed.subscribe();
         async move {
-            let _ = confirmed.wait_for(|yes| *yes).await;
+            let known = confirmed.wait_for(Option::is_some).await;
+            known.is_ok_and(|known| *known == Some(true))
         }
     }
 }

@@ -67,6 +67,8 @@ impl LeftMember {
 
 pub(super) struct State<R> {
     pub(super) failure: Option<Failure>,
+    /// The members have been told how this rank leaves.
+    pub(super) announced: bool,
     /// Calls begun on this rank.
     pub(super) calls: u64,
     pub(super) ongoing: Option<Ongoing>,
@@ -147,6 +149,7 @@ impl<R> GroupShared<R> {
         });
         let state = State {
             failure: None,
+            announced: false,
             calls: 0,
             ongoing: None,
             history: VecDeque::new(),

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Control {
     /// Nothing but a sign of life.
     Heartbeat,
+    /// Are you still there? To be answered with [`Control::Heartbeat`].
+    Probe,
     /// A communicator has failed, for the reason given; ranks in it are numbered in the communicator.
     Abort {
         /// The communicator.

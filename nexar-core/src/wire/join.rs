@@ -27,6 +27,8 @@ pub struct Join {
     pub rank: Option<u32>,
     /// Where it can be reached. An unspecified IP address means: where the seed sees it.
     pub address: SocketAddr,
+    /// Its detection time in milliseconds.
+    pub detection_ms: u64,
 }
 
 /// What a rank says of itself when it dials another rank.

@@ -48,6 +48,7 @@ fn controls() -> Vec<Control> {
     });
     let others = [
         Control::Heartbeat,
+        Control::Probe,
         Control::Waiting {
             communicator,
             call: call(),
@@ -86,6 +87,7 @@ pub(crate) fn join() -> Vec<Vec<u8>> {
         world_size: 4,
         rank: Some(2),
         address: address("192.0.2.1:29400"),
+        detection_ms: 4_000,
     };
     let hello = Hello {
         version: 1,

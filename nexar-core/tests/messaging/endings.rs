@@ -121,6 +121,7 @@ async fn what_was_sent_before_leaving_is_received_and_then_the_leave_is_known() 
         Failure::ShutDown
     );
     assert_eq!(failure(two.recv(0, 1, 1).await), Failure::ShutDown);
+    two.group().leave();
     drop(two);
 
     let left = Failure::PeerLeft { rank: 2 };
@@ -155,6 +156,7 @@ async fn a_message_that_waits_fails_when_its_receiver_leaves() {
         start(async move { zero.send(1, 3, large).await }).await
     };
     settle().await;
+    one.group().leave();
     drop(one);
     let sent = within(Duration::from_secs(1), send).await.unwrap();
     assert_eq!(failure(sent), Failure::PeerLeft { rank: 1 });
