@@ -490,13 +490,23 @@ enum DialError {
     Again(String),
 }
 
+/// A link-local address needs the number of this host's interface, which means nothing elsewhere.
+fn from_here(mut address: SocketAddr, local: SocketAddr) -> SocketAddr {
+    if let (SocketAddr::V6(address), SocketAddr::V6(local)) = (&mut address, local)
+        && address.ip().is_unicast_link_local()
+    {
+        address.set_scope_id(local.scope_id());
+    }
+    address
+}
+
 async fn dial_once<T: Transport>(
     transport: &T,
     rank: usize,
     member: &Member,
     hello: Hello,
 ) -> Result<Link<T>, DialError> {
-    let address = member.address;
+    let address = from_here(member.address, transport.local_addr());
     let whom = format!("rank {rank}");
     let dialled = transport.connect(address, Some(&member.identity)).await;
     // A rank that cannot reach one other stays until the time limit all the same: if it went away, those who
