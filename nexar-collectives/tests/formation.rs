@@ -415,3 +415,22 @@ async fn settings_that_make_no_sense_are_named() {
         );
     }
 }
+
+/// Every rank leaves and joins again at the same address at once, while others are still leaving.
+#[tokio::test]
+async fn a_new_group_forms_where_the_last_one_was() {
+    let seed = free_address().to_string();
+    let mut tasks = JoinSet::new();
+    for rank in 0..3 {
+        let seed = seed.clone();
+        tasks.spawn(async move {
+            for round in 0..4 {
+                let comm = builder(3, Rank::Fixed(rank), &seed).join().await;
+                let comm = comm.unwrap_or_else(|e| panic!("round {round}, rank {rank}: {e}"));
+                comm.barrier().await.unwrap();
+                comm.shutdown().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}

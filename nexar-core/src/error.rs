@@ -9,9 +9,38 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong.
 ///
-/// The variants say at which stage; [`Error::is_peer_failure`], [`Error::failed_ranks`] and
-/// [`Error::is_retryable`] say what to do about it.
-#[derive(Debug, Clone, thiserror::Error)]
+/// The variants say at which stage; three methods say what to do about it:
+///
+/// | failure of an operation | [`is_peer_failure`] | [`failed_ranks`] | what to do |
+/// |---|---|---|---|
+/// | a rank died or was cut off ([`Failure::PeerLost`]) | yes | that rank | end, or form a new group without it |
+/// | a rank left ([`Failure::PeerLeft`]) | yes | that rank | end: it makes fewer calls than this rank |
+/// | different calls ([`Failure::Mismatch`]) | no | the two that noticed, one of which may be right | mend the program |
+/// | time limit ([`Failure::TimedOut`]) | no | those that have not made the call | find out why they are late |
+/// | a rank gave up ([`Failure::Aborted`]) | no | that rank | see its own error |
+///
+/// A failed operation may have completed on some ranks before it failed on others, so that ranks can differ
+/// by one operation: compare steps before going on from a checkpoint.
+///
+/// ```
+/// use nexar_core::Error;
+///
+/// fn explain(error: &Error) -> String {
+///     if error.is_peer_failure() {
+///         format!("go on without ranks {:?}", error.failed_ranks())
+///     } else if error.is_retryable() {
+///         format!("try again: {error}")
+///     } else {
+///         format!("give up: {error}")
+///     }
+/// }
+/// # let error = Error::NotConfirmed { ranks: vec![3] };
+/// # assert!(explain(&error).starts_with("give up"));
+/// ```
+///
+/// [`is_peer_failure`]: Error::is_peer_failure
+/// [`failed_ranks`]: Error::failed_ranks
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting is missing or does not make sense.
@@ -52,6 +81,13 @@ pub enum Error {
         /// The ranks without confirmation.
         ranks: Vec<usize>,
     },
+}
+
+/// The message, as [`Display`](fmt::Display) gives it: a `main` that returns this error prints its `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {
@@ -148,7 +184,7 @@ pub enum JoinError {
         last: String,
     },
     /// Nobody answered at the seed's address within the time limit.
-    #[error("no seed answered at {address} within {} s: {last}", .limit.as_secs_f32())]
+    #[error("no seed answered at {address} within {} s: {last} (rank 0 serves it, or a process with NEXAR_SEED_ROLE=host)", .limit.as_secs_f32())]
     SeedUnreachable {
         /// The address that was dialled.
         address: SocketAddr,

@@ -86,7 +86,7 @@ pub enum BackendError {
         name: String,
     },
     /// It is not part of this build.
-    #[error("{backend} is not compiled in: enable the feature `{backend}`")]
+    #[error("{backend} is not part of this build; quinn is, with the feature `quinn`")]
     NotCompiledIn {
         /// The backend.
         backend: Backend,

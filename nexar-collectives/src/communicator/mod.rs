@@ -76,7 +76,7 @@ impl Communicator {
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `NEXAR_WORLD_SIZE` | number of ranks; 1 if not set |
+    /// | `NEXAR_WORLD_SIZE` | number of ranks; 1 if neither it nor `NEXAR_SEED` is set |
     /// | `NEXAR_RANK` | this rank, or `any`; `any` if not set |
     /// | `NEXAR_SEED` | `host:port` where the ranks find each other; required from two ranks up |
     /// | `NEXAR_SEED_ROLE` | `host` or `join`: whether this process serves the seed's address; rank 0 does if not set |

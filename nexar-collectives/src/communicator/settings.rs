@@ -2,7 +2,7 @@
 
 use crate::schedule::Overrides;
 use nexar_core::{ConfigError, TimeLimits, wire::MAX_WORLD_SIZE};
-use nexar_quic::{Backend, Identity, Secret};
+use nexar_quic::{Backend, BackendError, Identity, Secret};
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 /// Which rank a process wants to be.
@@ -146,6 +146,10 @@ impl Settings {
             job: text(lookup, "NEXAR_JOB")?.unwrap_or(default.job),
             overrides: told(lookup, "NEXAR_ALGORITHM")?.unwrap_or_default(),
         };
+        if settings.seed.is_some() && text(lookup, "NEXAR_WORLD_SIZE")?.is_none() {
+            let reason = "not set, though NEXAR_SEED is: set it to the number of ranks";
+            return Err(ConfigError::new("NEXAR_WORLD_SIZE", reason));
+        }
         settings.check([
             "NEXAR_WORLD_SIZE",
             "NEXAR_RANK",
@@ -175,9 +179,10 @@ impl Settings {
             return Err(ConfigError::new(seed_name, reason));
         }
         if !self.backend.is_available() {
-            let backend = self.backend;
-            let reason = format!("{backend} is not compiled in: enable the feature `{backend}`");
-            return Err(ConfigError::new(transport_name, reason));
+            let error = BackendError::NotCompiledIn {
+                backend: self.backend,
+            };
+            return Err(ConfigError::new(transport_name, error.to_string()));
         }
         self.limits.check()
     }
@@ -358,6 +363,7 @@ mod tests {
                 "NEXAR_WORLD_SIZE",
                 &[("NEXAR_WORLD_SIZE", "99999999"), seed],
             ),
+            ("NEXAR_WORLD_SIZE", &[seed, ("NEXAR_RANK", "0")]),
             ("NEXAR_RANK", &[world, seed, ("NEXAR_RANK", "-1")]),
             ("NEXAR_RANK", &[world, seed, ("NEXAR_RANK", "4")]),
             ("NEXAR_SEED", &[world]),

@@ -34,32 +34,31 @@ pub(super) fn connection(error: quinn::ConnectionError) -> ConnectionError {
             reason: "the peer speaks another version of QUIC".into(),
         },
         Q::TransportError(ref cause) => {
-            let reason = reason(RefusedBy::Us, cause.code.into(), &cause.reason);
-            reason.map_or_else(
-                || backend(error),
-                |reason| ConnectionError::Refused { reason },
-            )
+            let refused = refused(RefusedBy::Us, cause.code.into(), &cause.reason);
+            refused.unwrap_or_else(|| backend(error))
         }
         Q::ConnectionClosed(ref close) => {
             let detail = String::from_utf8_lossy(&close.reason);
-            let reason = reason(RefusedBy::Peer, close.error_code.into(), &detail);
-            reason.map_or_else(
-                || backend(error),
-                |reason| ConnectionError::Refused { reason },
-            )
+            let refused = refused(RefusedBy::Peer, close.error_code.into(), &detail);
+            refused.unwrap_or_else(|| backend(error))
         }
         Q::CidsExhausted => backend(error),
     }
 }
 
-/// The reason for a transport error that is a refusal.
-fn reason(by: RefusedBy, code: u64, detail: &str) -> Option<String> {
+/// What a transport error means that is a refusal, for good or for now.
+fn refused(by: RefusedBy, code: u64, detail: &str) -> Option<ConnectionError> {
+    let for_now = |reason: &str| ConnectionError::ClosedByPeer {
+        code,
+        reason: reason.into(),
+    };
     match code {
-        CONNECTION_REFUSED => Some("the peer takes no connections, it may be shutting down".into()),
-        APPLICATION_ERROR => Some("the peer closed the connection during the handshake".into()),
+        CONNECTION_REFUSED => Some(for_now("it takes no connections, it may be shutting down")),
+        APPLICATION_ERROR => Some(for_now("it ended the handshake")),
         _ => {
             let alert = u8::try_from(code.checked_sub(CRYPTO_ERROR)?).ok()?;
-            Some(refusal(by, alert, detail))
+            let reason = refusal(by, alert, detail);
+            Some(ConnectionError::Refused { reason })
         }
     }
 }
