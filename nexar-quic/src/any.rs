@@ -39,6 +39,14 @@ impl Backend {
         }
     }
 
+    /// What to do where it is not compiled in.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Backend::Quinn => "enable the feature `quinn`",
+            Backend::S2nQuic => "it is not implemented yet, use quinn",
+        }
+    }
+
     /// Whether it is compiled in.
     pub const fn is_available(self) -> bool {
         match self {
@@ -86,7 +94,7 @@ pub enum BackendError {
         name: String,
     },
     /// It is not part of this build.
-    #[error("{backend} is not part of this build; quinn is, with the feature `quinn`")]
+    #[error("{backend} is not part of this build: {}", .backend.remedy())]
     NotCompiledIn {
         /// The backend.
         backend: Backend,
@@ -381,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_backend_says_which_feature_it_needs() {
+    fn a_missing_backend_says_what_to_do() {
         let identity = crate::Identity::insecure_loopback("j").unwrap();
         let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
         for backend in [Backend::Quinn, Backend::S2nQuic] {
@@ -389,8 +397,7 @@ mod tests {
                 Ok(transport) => assert_eq!(transport.backend(), backend),
                 Err(error) => {
                     assert!(!backend.is_available());
-                    let text = format!("enable the feature `{backend}`");
-                    assert!(error.to_string().contains(&text), "{error}");
+                    assert!(error.to_string().contains(backend.remedy()), "{error}");
                 }
             }
         }
