@@ -357,6 +357,16 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A mismatch of two ranks' calls, the lower rank first, so that it reads the same on every rank.
+    pub fn mismatch(ours: (usize, Call), theirs: (usize, Call)) -> Failure {
+        let (first, second) = if ours.0 <= theirs.0 {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        Failure::Mismatch { first, second }
+    }
+
     /// The ranks at fault, numbered in the communicator.
     pub fn ranks(&self) -> Vec<usize> {
         match self {

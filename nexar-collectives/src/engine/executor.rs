@@ -242,28 +242,21 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         let length = self.memory.length(span);
         let header: &[u8] = if peer.header_sent { &[] } else { &self.header };
         let shared = self.program.shared[id as usize].filter(|_| length <= MAX_CHUNK);
-        let (chunk, header_sent, taken) = match shared {
-            Some(number) if !header.is_empty() && length > HEADER_LEN => {
-                // The header goes ahead alone, so that the chunk can be shared.
-                debug_assert!(self.sharers_left[number as usize] > 0);
-                (Bytes::copy_from_slice(header), true, 0)
+        let (chunk, taken) = match shared {
+            // The header goes ahead alone, so that the chunk can be shared.
+            Some(_) if !header.is_empty() && length > HEADER_LEN => {
+                (Bytes::copy_from_slice(header), 0)
             }
-            Some(number) if header.is_empty() => {
-                (self.shared_chunk(number as usize, span), true, length)
-            }
+            Some(number) if header.is_empty() => (self.shared_chunk(number as usize, span), length),
             _ => {
                 let end = length.min(peer.send_offset + MAX_CHUNK);
                 let body = &self.memory.read(span)[peer.send_offset..end];
-                (
-                    self.pool.bytes([header, body]),
-                    true,
-                    end - peer.send_offset,
-                )
+                (self.pool.bytes([header, body]), end - peer.send_offset)
             }
         };
         let peer = &mut self.peers[at];
         peer.pending = chunk;
-        peer.header_sent = header_sent;
+        peer.header_sent = true;
         peer.send_offset += taken;
         if taken > 0 && peer.send_offset == length {
             peer.send_offset = 0;

@@ -285,7 +285,7 @@ impl<R> GroupShared<R> {
             .map(|o| &o.call)
             .chain(&state.history)
             .find(|call| call.sequence == theirs.sequence)?;
-        (*ours != theirs).then(|| mismatch((self.own, *ours), (member, theirs)))
+        (*ours != theirs).then(|| Failure::mismatch((self.own, *ours), (member, theirs)))
     }
 
     /// A lane from a rank has come. One that nobody can want is dropped, which stops it.
@@ -353,22 +353,5 @@ impl<R> GroupShared<R> {
             return (None, Some(ongoing.call));
         }
         (None, None)
-    }
-}
-
-/// A mismatch of two calls, the lower rank first, so that it reads the same on every rank.
-pub(crate) fn mismatch(ours: (usize, Call), theirs: (usize, Call)) -> Failure {
-    let (first, second) = if ours.0 <= theirs.0 {
-        (ours, theirs)
-    } else {
-        (theirs, ours)
-    };
-    Failure::Mismatch { first, second }
-}
-
-impl Failure {
-    /// A mismatch between this rank's call and another's.
-    pub fn mismatch(ours: (usize, Call), theirs: (usize, Call)) -> Failure {
-        mismatch(ours, theirs)
     }
 }
