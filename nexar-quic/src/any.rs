@@ -18,6 +18,8 @@ use tokio::runtime::Handle;
 
 #[cfg(feature = "quinn")]
 use crate::quinn_backend as quinn;
+#[cfg(feature = "s2n-quic")]
+use crate::s2n_backend as s2n;
 
 /// The QUIC implementations that this crate knows. Which of them are compiled in depends on the crate's
 /// features of the same names; they speak the same protocol and can be mixed within a cluster.
@@ -39,27 +41,23 @@ impl Backend {
         }
     }
 
-    /// What to do where it is not compiled in.
-    const fn remedy(self) -> &'static str {
-        match self {
-            Backend::Quinn => "enable the feature `quinn`",
-            Backend::S2nQuic => "it is not implemented yet, use quinn",
-        }
-    }
+    /// All of them, in the order of preference.
+    pub const ALL: [Backend; 2] = [Backend::Quinn, Backend::S2nQuic];
 
     /// Whether it is compiled in.
     pub const fn is_available(self) -> bool {
         match self {
             Backend::Quinn => cfg!(feature = "quinn"),
-            Backend::S2nQuic => false,
+            Backend::S2nQuic => cfg!(feature = "s2n-quic"),
         }
     }
 }
 
 impl Default for Backend {
-    /// quinn.
+    /// The first of [`ALL`](Self::ALL) that is compiled in; quinn if none is.
     fn default() -> Self {
-        Backend::Quinn
+        let available = Backend::ALL.into_iter().find(|it| it.is_available());
+        available.unwrap_or(Backend::Quinn)
     }
 }
 
@@ -94,7 +92,7 @@ pub enum BackendError {
         name: String,
     },
     /// It is not part of this build.
-    #[error("{backend} is not part of this build: {}", .backend.remedy())]
+    #[error("{backend} is not part of this build: enable the feature `{backend}`")]
     NotCompiledIn {
         /// The backend.
         backend: Backend,
@@ -103,14 +101,19 @@ pub enum BackendError {
 
 /// An enum with one variant per compiled backend, whose methods pass everything on to it.
 macro_rules! any {
-    ($(#[$doc:meta])* $name:ident, $quinn:ident) => {
+    ($(#[$doc:meta])* $name:ident, $quinn:ident, $s2n:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum $name {
             /// On quinn.
             #[cfg(feature = "quinn")]
+            #[cfg_attr(docsrs, doc(cfg(feature = "quinn")))]
             Quinn(quinn::$quinn),
+            /// On s2n-quic.
+            #[cfg(feature = "s2n-quic")]
+            #[cfg_attr(docsrs, doc(cfg(feature = "s2n-quic")))]
+            S2nQuic(s2n::$s2n),
         }
     };
 }
@@ -122,40 +125,44 @@ macro_rules! each {
         match *$value {
             #[cfg(feature = "quinn")]
             Self::Quinn(ref $inner) => $body,
+            #[cfg(feature = "s2n-quic")]
+            Self::S2nQuic(ref $inner) => $body,
         }
     };
     (mut $value:expr, $inner:ident => $body:expr) => {
         match *$value {
             #[cfg(feature = "quinn")]
             Self::Quinn(ref mut $inner) => $body,
+            #[cfg(feature = "s2n-quic")]
+            Self::S2nQuic(ref mut $inner) => $body,
         }
     };
 }
 
 any!(
     /// A transport whose backend is chosen at run time. The choice costs one branch per call.
-    AnyTransport, QuinnTransport
+    AnyTransport, QuinnTransport, S2nQuicTransport
 );
 any!(
     /// A connection of an [`AnyTransport`].
     #[derive(Clone)]
-    AnyConnection, QuinnConnection
+    AnyConnection, QuinnConnection, S2nQuicConnection
 );
 any!(
     /// The sending half of a stream of an [`AnyConnection`].
-    AnySendStream, QuinnSendStream
+    AnySendStream, QuinnSendStream, S2nQuicSendStream
 );
 any!(
     /// The receiving half of a stream of an [`AnyConnection`].
-    AnyRecvStream, QuinnRecvStream
+    AnyRecvStream, QuinnRecvStream, S2nQuicRecvStream
 );
 any!(
     /// Yields the unidirectional streams of an [`AnyConnection`].
-    AnyUniAcceptor, QuinnUniAcceptor
+    AnyUniAcceptor, QuinnUniAcceptor, S2nQuicUniAcceptor
 );
 any!(
     /// Yields the bidirectional streams of an [`AnyConnection`].
-    AnyBiAcceptor, QuinnBiAcceptor
+    AnyBiAcceptor, QuinnBiAcceptor, S2nQuicBiAcceptor
 );
 
 impl AnyTransport {
@@ -169,6 +176,8 @@ impl AnyTransport {
         match backend {
             #[cfg(feature = "quinn")]
             Backend::Quinn => quinn::QuinnTransport::bind(config).map(AnyTransport::Quinn),
+            #[cfg(feature = "s2n-quic")]
+            Backend::S2nQuic => s2n::S2nQuicTransport::bind(config).map(AnyTransport::S2nQuic),
             #[allow(
                 unreachable_patterns,
                 reason = "reachable unless every backend is compiled in"
@@ -187,6 +196,8 @@ impl AnyTransport {
         match *self {
             #[cfg(feature = "quinn")]
             AnyTransport::Quinn(_) => Backend::Quinn,
+            #[cfg(feature = "s2n-quic")]
+            AnyTransport::S2nQuic(_) => Backend::S2nQuic,
         }
     }
 }
@@ -233,6 +244,7 @@ macro_rules! into_any {
 }
 
 into_any!("quinn", Quinn, quinn: QuinnConnection, QuinnSendStream, QuinnRecvStream);
+into_any!("s2n-quic", S2nQuic, s2n: S2nQuicConnection, S2nQuicSendStream, S2nQuicRecvStream);
 
 impl Transport for AnyTransport {
     type Connection = AnyConnection;
@@ -378,7 +390,7 @@ mod tests {
 
     #[test]
     fn names_are_parsed_and_shown() {
-        for backend in [Backend::Quinn, Backend::S2nQuic] {
+        for backend in Backend::ALL {
             assert_eq!(backend.to_string().parse::<Backend>().unwrap(), backend);
         }
         let error = "tcp".parse::<Backend>().unwrap_err();
@@ -392,12 +404,13 @@ mod tests {
     fn a_missing_backend_says_what_to_do() {
         let identity = crate::Identity::insecure_loopback("j").unwrap();
         let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
-        for backend in [Backend::Quinn, Backend::S2nQuic] {
+        for backend in Backend::ALL {
             match AnyTransport::bind(backend, config.clone()) {
                 Ok(transport) => assert_eq!(transport.backend(), backend),
                 Err(error) => {
                     assert!(!backend.is_available());
-                    assert!(error.to_string().contains(backend.remedy()), "{error}");
+                    let remedy = format!("enable the feature `{backend}`");
+                    assert!(error.to_string().contains(&remedy), "{error}");
                 }
             }
         }

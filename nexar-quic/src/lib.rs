@@ -43,25 +43,31 @@
 //!
 //! # Features
 //!
-//! `quinn` (default). Without a backend the identities remain.
+//! `quinn` (default) and `s2n-quic`, in any combination: they can be chosen at run time, and mixed within a
+//! cluster. Without a backend the identities remain.
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(feature = "quinn"),
+    not(any(feature = "quinn", feature = "s2n-quic")),
     allow(dead_code, unused_variables, reason = "only a backend uses it")
 )]
 
-#[cfg(feature = "quinn")]
+#[cfg(any(feature = "quinn", feature = "s2n-quic"))]
 mod allocator;
 mod any;
 mod background;
 mod config;
-#[cfg(feature = "quinn")]
+#[cfg(any(feature = "quinn", feature = "s2n-quic"))]
 mod driver;
 mod identity;
 mod path;
 #[cfg(feature = "quinn")]
 mod quinn_backend;
 mod refusals;
+#[cfg(any(feature = "quinn", feature = "s2n-quic"))]
+mod resets;
+#[cfg(feature = "s2n-quic")]
+mod s2n_backend;
 mod settings;
 mod socket;
 mod tls;
@@ -76,7 +82,14 @@ pub use identity::{
     MIN_SECRET_LEN, Secret,
 };
 #[cfg(feature = "quinn")]
+#[cfg_attr(docsrs, doc(cfg(feature = "quinn")))]
 pub use quinn_backend::{
     QuinnBiAcceptor, QuinnConnection, QuinnRecvStream, QuinnSendStream, QuinnTransport,
     QuinnUniAcceptor,
+};
+#[cfg(feature = "s2n-quic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "s2n-quic")))]
+pub use s2n_backend::{
+    S2nQuicBiAcceptor, S2nQuicConnection, S2nQuicRecvStream, S2nQuicSendStream, S2nQuicTransport,
+    S2nQuicUniAcceptor,
 };

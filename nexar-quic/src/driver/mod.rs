@@ -1,8 +1,8 @@
 //! Whoever waits drives the connections.
 //!
-//! quinn hands the futures that move datagrams (one for the endpoint, one per connection) to a runtime
-//! and expects that something polls them. Here they lie in one shared set, [`Drivers`], and exactly one
-//! party polls the set at any time:
+//! A QUIC implementation moves its datagrams in futures (quinn has one for the endpoint and one for each
+//! connection, s2n-quic one event loop) and expects that something polls them. Here they lie in one shared
+//! set, [`Drivers`], and exactly one party polls the set at any time:
 //!
 //! - **A waiter**: a task of the application inside [`Drivers::drive`]. It reads the socket directly and,
 //!   while there is nothing to read, yields the core and looks again, for a bounded time since the last
@@ -16,7 +16,7 @@
 //! 1. The futures are polled only under the lock of [`Core`], and only by the current
 //!    [`Owner`](state::Owner). A party that lost the ownership notices at its next round.
 //! 2. Wakers of the set do nothing but note what is ready under the lock of [`State`], which
-//!    is a leaf: nothing is called, dropped or locked under it. quinn wakes and spawns under its own locks.
+//!    is a leaf: nothing is called, dropped or locked under it. the backends wake and spawn under their own locks.
 //! 3. The socket never registers for readiness by itself. When it has nothing, it notes who asked; the
 //!    owner has them ask again ([`Socket::retry`]). Only the background arms the readiness of the file
 //!    descriptor, as the last step before it sleeps.
@@ -28,17 +28,16 @@
 mod background;
 mod executor;
 mod readiness;
-mod runtime;
 mod socket;
 mod state;
 mod timers;
 mod waiter;
 
-pub(crate) use runtime::Runtime;
 pub(crate) use socket::Socket;
+pub(crate) use timers::Timer;
 
 use background::BackgroundDriver;
-use executor::Core;
+use executor::{BoxFuture, Core};
 use readiness::Readiness;
 use state::State;
 use std::{
@@ -94,6 +93,17 @@ impl Drivers {
         });
         handle.spawn(BackgroundDriver::new(drivers.clone()));
         Ok(drivers)
+    }
+
+    /// Takes a future into the set. It is dropped if the set is closed.
+    pub(crate) fn spawn(&self, future: BoxFuture) {
+        let mut refused = None;
+        self.update(|state| {
+            let (waker, back) = state.spawn(future);
+            refused = back;
+            waker
+        });
+        drop(refused);
     }
 
     /// Whether the current task may drive.

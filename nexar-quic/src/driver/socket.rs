@@ -1,17 +1,13 @@
-//! The UDP socket as quinn sees it.
+//! The UDP socket as the backends see it.
 
 use crate::settings;
-use quinn::{
-    AsyncUdpSocket, UdpPoller,
-    udp::{RecvMeta, Transmit, UdpSocketState},
-};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use std::{
     io::{self, IoSliceMut},
     mem,
     net::{SocketAddr, UdpSocket},
-    pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -96,27 +92,11 @@ impl Socket {
         self.moved.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let result = self.with(|io| self.state.send(io.into(), transmit));
-        match &result {
-            Ok(()) => self.count(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.send_would_block.store(true, Ordering::Relaxed);
-            }
-            Err(_) => {}
-        }
-        result
-    }
-}
-
-impl AsyncUdpSocket for Socket {
-    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Poller(self))
-    }
-
-    /// A batch of more bytes than one UDP datagram can have would be refused as a whole, silently; it
-    /// is sent in parts.
-    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+    /// Sends a datagram, or several of `segment_size`. A batch of more bytes than one UDP datagram can
+    /// have would be refused as a whole, silently; it is sent in parts.
+    ///
+    /// Where the socket would block, [`poll_writable`](Self::poll_writable) says when to try again.
+    pub(crate) fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let limit = usize::from(settings::MAX_DATAGRAM);
         match transmit.segment_size {
             Some(segment) if transmit.contents.len() > limit => {
@@ -133,7 +113,31 @@ impl AsyncUdpSocket for Socket {
         }
     }
 
-    fn poll_recv(
+    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let result = self.with(|io| self.state.send(io.into(), transmit));
+        match &result {
+            Ok(()) => self.count(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.send_would_block.store(true, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Ready unless the last send would have blocked; then the task is woken to try again.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.send_would_block.load(Ordering::Relaxed)
+            || !self.send_would_block.swap(false, Ordering::Relaxed)
+        {
+            return Poll::Ready(());
+        }
+        self.blocked().senders.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Receives up to one batch of datagrams. There is one receiver.
+    pub(crate) fn poll_recv(
         &self,
         cx: &mut Context<'_>,
         bufs: &mut [IoSliceMut<'_>],
@@ -159,38 +163,18 @@ impl AsyncUdpSocket for Socket {
         }
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
+    /// The address that was bound.
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local
     }
 
-    fn max_transmit_segments(&self) -> usize {
+    /// Datagrams that one call can send.
+    pub(crate) fn max_segments(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// One receive buffer holds the largest datagram, and a batch that the kernel has joined is not
-    /// larger than that. With the kernel's number of segments quinn would reserve 64 times as much.
-    fn max_receive_segments(&self) -> usize {
-        1
-    }
-
-    fn may_fragment(&self) -> bool {
+    /// Whether the network may fragment datagrams, so that their size says nothing about the path.
+    pub(crate) fn may_fragment(&self) -> bool {
         self.state.may_fragment()
-    }
-}
-
-/// Tells one connection whether the socket has room.
-#[derive(Debug)]
-struct Poller(Arc<Socket>);
-
-impl UdpPoller for Poller {
-    /// quinn asks before every send, and again after one that would have blocked.
-    fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.0.send_would_block.load(Ordering::Relaxed)
-            || !self.0.send_would_block.swap(false, Ordering::Relaxed)
-        {
-            return Poll::Ready(Ok(()));
-        }
-        self.0.blocked().senders.push(cx.waker().clone());
-        Poll::Pending
     }
 }

@@ -1,10 +1,9 @@
-//! quinn's timers. They belong to the set, so that a waiter can fire them, too: one of tokio would wake
+//! The backends' timers. They belong to the set, so that a waiter can fire them, too: one of tokio would wake
 //! the thread of its own runtime.
 
 use super::Drivers;
 use std::{
     collections::BTreeMap,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Instant,
@@ -45,16 +44,16 @@ impl Armed {
     }
 }
 
-/// One timer of quinn.
+/// One timer.
 #[derive(Debug)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     drivers: Arc<Drivers>,
     id: u64,
     deadline: Instant,
 }
 
 impl Timer {
-    pub(super) fn new(drivers: Arc<Drivers>, deadline: Instant) -> Self {
+    pub(crate) fn new(drivers: Arc<Drivers>, deadline: Instant) -> Self {
         let id = {
             let mut armed = drivers.timers.armed();
             armed.next_id += 1;
@@ -78,13 +77,14 @@ impl Timer {
     }
 }
 
-impl quinn::AsyncTimer for Timer {
-    fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
+impl Timer {
+    pub(crate) fn reset(&mut self, deadline: Instant) {
         self.disarm();
         self.deadline = deadline;
     }
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready at the deadline; until then the task is woken when it has come.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if Instant::now() >= self.deadline {
             self.disarm();
             return Poll::Ready(());

@@ -7,6 +7,8 @@ use std::{error::Error as StdError, net::SocketAddr, sync::Arc};
 
 /// First of the 256 transport error codes that carry a TLS alert.
 const CRYPTO_ERROR: u64 = 0x100;
+/// How s2n-quic ends a connection that nobody holds any more.
+const NO_ERROR: u64 = 0x00;
 const CONNECTION_REFUSED: u64 = 0x02;
 /// How an application's close is reported while the handshake is not complete.
 const APPLICATION_ERROR: u64 = 0x0c;
@@ -53,6 +55,10 @@ fn refused(by: RefusedBy, code: u64, detail: &str) -> Option<ConnectionError> {
         reason: reason.into(),
     };
     match code {
+        NO_ERROR => Some(ConnectionError::ClosedByPeer {
+            code: 0,
+            reason: "it ended the connection".into(),
+        }),
         CONNECTION_REFUSED => Some(for_now("it takes no connections, it may be shutting down")),
         APPLICATION_ERROR => Some(for_now("it ended the handshake")),
         _ => {

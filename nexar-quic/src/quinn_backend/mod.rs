@@ -5,6 +5,7 @@ mod connection;
 mod credit;
 mod endpoint;
 mod error;
+mod runtime;
 mod settings;
 mod stream;
 
@@ -14,13 +15,14 @@ pub use stream::{QuinnRecvStream, QuinnSendStream};
 use crate::{
     Config, Identity,
     background::Background,
-    driver::{Drivers, Runtime, Socket},
-    socket,
+    driver::{Drivers, Socket},
+    resets, socket,
 };
 use aws_lc_rs::hmac;
 use endpoint::{Handshakes, Pending};
 use nexar_core::transport::{Capabilities, ConnectionError, NewConnection, PeerId, Transport};
 use quinn_proto::HashedConnectionIdGenerator;
+use runtime::Runtime;
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::{
     runtime::Handle,
@@ -217,12 +219,8 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// The settings of the endpoint itself.
-///
-/// Connection IDs and reset tokens follow from the cluster's secret and the address. A process that is
-/// started again on the same address thus recognises the IDs of the former one, and answers with tokens
-/// that the peers know: they see at once that the old connection is gone. Not for an address that several
-/// hosts may have, since one of them would give away the tokens of the others.
+/// The settings of the endpoint itself. Where there is a key for it, a process that is started again on the
+/// same address recognises the connection IDs of the former one and resets them.
 fn endpoint_config(
     identity: &Identity,
     local: SocketAddr,
@@ -231,13 +229,11 @@ fn endpoint_config(
     config
         .max_udp_payload_size(crate::settings::MAX_RECEIVED_DATAGRAM)
         .map_err(error::backend)?;
-    if let Some(key) = identity
-        .reset_key()
-        .filter(|_| !local.ip().is_unspecified())
-    {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-        let reset = hmac::sign(&key, format!("reset {local}").as_bytes());
-        let ids = hmac::sign(&key, format!("connection IDs {local}").as_bytes());
+    let keys = (
+        resets::key(identity, local, "reset"),
+        resets::key(identity, local, "connection IDs"),
+    );
+    if let (Some(reset), Some(ids)) = keys {
         config.reset_key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset.as_ref())));
         let ids = u64::from_le_bytes(ids.as_ref().first_chunk().copied().unwrap_or_default());
         config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));

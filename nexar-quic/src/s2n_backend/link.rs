@@ -1,0 +1,275 @@
+//! What the event loop and the handles of one connection tell each other.
+
+use super::connection::Inner;
+use nexar_core::transport::{ConnectionError, ConnectionStats, PeerId};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// One connection, from its first packet on.
+pub(super) struct Link {
+    id: u64,
+    links: Arc<Links>,
+    peer: OnceLock<PeerId>,
+    /// The TLS handshake is complete on this side.
+    complete: AtomicBool,
+    /// The server has confirmed the handshake.
+    confirmed: AtomicBool,
+    end: OnceLock<ConnectionError>,
+    /// Notified when one of these changes.
+    changed: watch::Sender<()>,
+    inner: OnceLock<Weak<Inner>>,
+    pub(super) backlog: Backlog,
+    pub(super) counters: Counters,
+}
+
+impl Link {
+    pub(super) fn new(id: u64, links: Arc<Links>) -> Arc<Self> {
+        let link = Arc::new(Link {
+            id,
+            links,
+            peer: OnceLock::new(),
+            complete: AtomicBool::new(false),
+            confirmed: AtomicBool::new(false),
+            end: OnceLock::new(),
+            changed: watch::Sender::new(()),
+            inner: OnceLock::new(),
+            backlog: Backlog::default(),
+            counters: Counters::default(),
+        });
+        link.links.all().insert(id, Arc::downgrade(&link));
+        link
+    }
+
+    pub(super) fn set_peer(&self, peer: PeerId) {
+        let _ = self.peer.set(peer);
+    }
+
+    pub(super) fn peer(&self) -> Option<&PeerId> {
+        self.peer.get()
+    }
+
+    pub(super) fn set_complete(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_confirmed(&self) {
+        self.confirmed.store(true, Ordering::Release);
+        self.changed.send_replace(());
+    }
+
+    /// Notes why the connection has ended; the first reason counts.
+    pub(super) fn set_end(&self, end: ConnectionError) {
+        if self.end.set(end).is_ok() {
+            self.changed.send_replace(());
+            self.backlog.end();
+        }
+    }
+
+    /// Why the connection has ended.
+    pub(super) fn end(&self) -> Option<&ConnectionError> {
+        self.end.get()
+    }
+
+    /// Waits for the end.
+    pub(super) async fn ended(&self) -> ConnectionError {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(end) = self.end.get() {
+                return end.clone();
+            }
+            // The sender lives as long as `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Waits until the server has confirmed the handshake, which the end may prevent.
+    pub(super) async fn confirmed(&self) -> Result<(), ConnectionError> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            // First of all: a server may accept the client and then close the connection.
+            if self.confirmed.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if let Some(end) = self.end.get() {
+                return Err(end.clone());
+            }
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// From now on `inner` is told when the peer closes the connection.
+    pub(super) fn attach(&self, inner: &Arc<Inner>) {
+        let _ = self.inner.set(Arc::downgrade(inner));
+    }
+
+    /// Whether there is, or will be, somebody who can take over what has arrived.
+    pub(super) fn may_be_attached(&self) -> bool {
+        self.inner
+            .get()
+            .is_none_or(|inner| inner.strong_count() > 0)
+    }
+
+    pub(super) fn inner(&self) -> Option<Arc<Inner>> {
+        self.inner.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.links.all().remove(&self.id);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All connections of one s2n-quic endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    all: Mutex<HashMap<u64, Weak<Link>>>,
+    /// Connections that the peer has closed and whose data must be taken over.
+    closed: Mutex<Vec<Arc<Link>>>,
+    any_closed: AtomicBool,
+}
+
+impl Links {
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Weak<Link>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Link>> {
+        self.all().get(&id).and_then(Weak::upgrade)
+    }
+
+    pub(super) fn list(&self) -> Vec<Arc<Link>> {
+        self.all().values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn push_closed(&self, link: Arc<Link>) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.push(link);
+        self.any_closed.store(true, Ordering::Release);
+    }
+
+    /// Takes over the data of what the peers have closed.
+    pub(super) fn salvage(&self) {
+        if !self.any_closed.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let closed =
+            std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        for link in closed {
+            if let Some(inner) = link.inner() {
+                inner.salvage();
+            }
+        }
+    }
+}
+
+/// Bytes of one connection that its streams have taken and that were not yet sent once. s2n-quic takes
+/// data without regard to the peer's windows; this bounds it.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    taken: AtomicU64,
+    sent: AtomicU64,
+    ended: AtomicBool,
+    anybody_waits: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+/// See [`Backlog`]. A stalled stream fills its own buffer only, which is a small part of this.
+const MAX_BACKLOG: u64 = 64 << 20;
+
+impl Backlog {
+    fn bytes(&self) -> u64 {
+        let sent = self.sent.load(Ordering::Relaxed);
+        self.taken.load(Ordering::Relaxed).saturating_sub(sent)
+    }
+
+    fn has_room(&self) -> bool {
+        self.bytes() < MAX_BACKLOG || self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Ready when there is room for another chunk.
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_room() {
+            return Poll::Ready(());
+        }
+        self.waiting().push(cx.waker().clone());
+        self.anybody_waits.store(true, Ordering::SeqCst);
+        if self.has_room() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn take(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes were sent, or discarded with their stream.
+    pub(super) fn sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::SeqCst);
+        if self.anybody_waits.load(Ordering::SeqCst) && self.has_room() {
+            self.wake();
+        }
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let waiting = {
+            let mut waiting = self.waiting();
+            self.anybody_waits.store(false, Ordering::SeqCst);
+            std::mem::take(&mut *waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counters that the events of the connection feed.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) rtt_nanos: AtomicU64,
+    pub(super) lost_packets: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) mtu: AtomicU16,
+}
+
+impl Counters {
+    pub(super) fn stats(&self) -> ConnectionStats {
+        let mut stats = ConnectionStats::default();
+        stats.rtt = Duration::from_nanos(self.rtt_nanos.load(Ordering::Relaxed));
+        stats.lost_packets = self.lost_packets.load(Ordering::Relaxed);
+        stats.sent_bytes = self.sent_bytes.load(Ordering::Relaxed);
+        stats.received_bytes = self.received_bytes.load(Ordering::Relaxed);
+        stats.mtu = self.mtu.load(Ordering::Relaxed);
+        stats
+    }
+}
