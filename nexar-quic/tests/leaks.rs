@@ -1,18 +1,30 @@
 //! Binding and closing many times leaves neither threads nor sockets behind. In a process of its own,
 //! because it counts them.
-#![cfg(all(feature = "quinn", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "helpers of tests are not inside #[test]"
 )]
 
-mod common;
+use nexar_core::transport::{Connection, NewConnection, SendStream, Transport};
+use nexar_quic::{AnyConnection, AnyTransport, Backend, Config, Identity};
+use std::{fs, net::SocketAddr};
 
-use common::*;
-use nexar_core::transport::{Connection, SendStream, Transport};
-use nexar_quic::{Config, QuinnTransport};
-use std::fs;
+fn bind(backend: Backend, port: u16) -> AnyTransport {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let identity = Identity::insecure_loopback("leaks").unwrap();
+    AnyTransport::bind(backend, Config::new(identity, address)).unwrap()
+}
+
+async fn connect(a: &AnyTransport, b: &AnyTransport) -> [NewConnection<AnyConnection>; 2] {
+    let (dialled, accepted) = tokio::join!(a.connect(b.local_addr(), None), b.accept());
+    [dialled.unwrap(), accepted.unwrap()]
+}
+
+async fn close(a: AnyTransport, b: AnyTransport) {
+    tokio::join!(a.close(0, "done"), b.close(0, "done"));
+}
 
 /// Threads and open files of this process.
 fn count() -> (usize, usize) {
@@ -35,6 +47,13 @@ async fn settle(before: (usize, usize)) -> (usize, usize) {
 
 #[tokio::test]
 async fn threads_and_sockets_are_given_back() {
+    for backend in Backend::ALL.into_iter().filter(|it| it.is_available()) {
+        check(backend).await;
+    }
+}
+
+async fn check(backend: Backend) {
+    let two = || (bind(backend, 0), bind(backend, 0));
     let before = count();
     for cycle in 0..200 {
         let (a, b) = two();
@@ -47,7 +66,7 @@ async fn threads_and_sockets_are_given_back() {
             }
             2 => {
                 // Dropped without a close, inside an async context, with a stream in use.
-                let (left, _right) = connect(&a, &b).await;
+                let [left, _right] = connect(&a, &b).await;
                 let mut send = left.connection.open_uni().await.unwrap();
                 send.write_all("x".into()).await.unwrap();
                 drop((a, b));
@@ -58,14 +77,13 @@ async fn threads_and_sockets_are_given_back() {
     // Handles of dead connections do not hold the socket.
     let (a, b) = two();
     let ends = connect(&a, &b).await;
-    let address = b.local_addr();
+    let port = b.local_addr().port();
     b.close(0, "").await;
-    let again = Config::new(identity(7), address);
-    drop(QuinnTransport::bind(again).unwrap());
+    drop(bind(backend, port));
     drop((ends, a, b));
     let after = settle(before).await;
     assert!(
         after.0 <= before.0 && after.1 <= before.1,
-        "before {before:?}, after {after:?}"
+        "{backend}: before {before:?}, after {after:?}"
     );
 }

@@ -3,7 +3,7 @@
 use super::{
     closing::Reasons,
     error,
-    link::Link,
+    link::{Link, Windows},
     stream::{RecvHalf, S2nQuicRecvStream, S2nQuicSendStream},
 };
 use nexar_core::transport::{
@@ -187,7 +187,8 @@ impl Connection for S2nQuicConnection {
         let mut handle = self.0.handle.clone();
         let stream = handle.open_send_stream().await;
         let stream = stream.map_err(|error| self.0.ended(Some(error)))?;
-        Ok(S2nQuicSendStream::new(stream, self.0.clone()))
+        let window = |windows: &Windows| windows.uni;
+        Ok(S2nQuicSendStream::new(stream, self.0.clone(), window))
     }
 
     async fn open_bi(&self) -> Result<(S2nQuicSendStream, S2nQuicRecvStream), ConnectionError> {
@@ -198,8 +199,9 @@ impl Connection for S2nQuicConnection {
         let stream = handle.open_bidirectional_stream().await;
         let stream = stream.map_err(|error| self.0.ended(Some(error)))?;
         let (recv, send) = stream.split();
+        let window = |windows: &Windows| windows.opened_bi;
         Ok((
-            S2nQuicSendStream::new(send, self.0.clone()),
+            S2nQuicSendStream::new(send, self.0.clone(), window),
             S2nQuicRecvStream::new(RecvHalf::new(recv), self.0.clone()),
         ))
     }
@@ -339,8 +341,9 @@ impl BiAcceptor for S2nQuicBiAcceptor {
     async fn accept(&mut self) -> Result<(S2nQuicSendStream, S2nQuicRecvStream), ConnectionError> {
         let stream = poll_fn(|cx| self.0.bi().poll_accept(cx)).await;
         let (send, half) = stream.map_err(|error| self.0.ended(error))?;
+        let window = |windows: &Windows| windows.accepted_bi;
         Ok((
-            S2nQuicSendStream::new(send, self.0.clone()),
+            S2nQuicSendStream::new(send, self.0.clone(), window),
             S2nQuicRecvStream::new(half, self.0.clone()),
         ))
     }

@@ -2,7 +2,7 @@
 
 use super::{
     error,
-    link::{Link, Links},
+    link::{Link, Links, Windows},
 };
 use crate::{identity, refusals::RefusalLog};
 use nexar_core::transport::ConnectionError;
@@ -53,6 +53,43 @@ impl Subscriber for Events {
         event: &events::ConnectionStarted<'_>,
     ) {
         context.remote = Some(SocketAddr::from(&event.path.remote_addr));
+    }
+
+    fn on_transport_parameters_received(
+        &mut self,
+        context: &mut EventContext,
+        _meta: &ConnectionMeta,
+        event: &events::TransportParametersReceived<'_>,
+    ) {
+        // "Local" and "remote" are the peer's.
+        let parameters = &event.transport_parameters;
+        context.link.set_windows(Windows {
+            uni: parameters.initial_max_stream_data_uni,
+            opened_bi: parameters.initial_max_stream_data_bidi_remote,
+            accepted_bi: parameters.initial_max_stream_data_bidi_local,
+        });
+    }
+
+    /// Comes before s2n-quic acts on the frame, whose locks make the writer wait until it has.
+    fn on_frame_received(
+        &mut self,
+        context: &mut EventContext,
+        _meta: &ConnectionMeta,
+        event: &events::FrameReceived<'_>,
+    ) {
+        match event.frame {
+            events::Frame::MaxStreamData { id, value, .. } => {
+                if let Some(credit) = context.link.credit(id) {
+                    credit.raise(value);
+                }
+            }
+            events::Frame::StopSending { id, .. } => {
+                if let Some(credit) = context.link.credit(id) {
+                    credit.wake();
+                }
+            }
+            _ => {}
+        }
     }
 
     fn on_tls_exporter_ready(

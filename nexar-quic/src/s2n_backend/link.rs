@@ -27,6 +27,8 @@ pub(super) struct Link {
     /// Notified when one of these changes.
     changed: watch::Sender<()>,
     inner: OnceLock<Weak<Inner>>,
+    windows: OnceLock<Windows>,
+    credits: Mutex<HashMap<u64, Arc<Credit>>>,
     pub(super) backlog: Backlog,
     pub(super) counters: Counters,
 }
@@ -42,6 +44,8 @@ impl Link {
             end: OnceLock::new(),
             changed: watch::Sender::new(()),
             inner: OnceLock::new(),
+            windows: OnceLock::new(),
+            credits: Mutex::default(),
             backlog: Backlog::default(),
             counters: Counters::default(),
         });
@@ -75,6 +79,8 @@ impl Link {
         if self.end.set(end).is_ok() {
             self.changed.send_replace(());
             self.backlog.end();
+            let credits: Vec<_> = self.credits().values().cloned().collect();
+            credits.iter().for_each(|credit| credit.wake());
         }
     }
 
@@ -108,6 +114,31 @@ impl Link {
             }
             let _ = changed.changed().await;
         }
+    }
+
+    fn credits(&self) -> MutexGuard<'_, HashMap<u64, Arc<Credit>>> {
+        self.credits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The peer has said how much of each stream it takes at first.
+    pub(super) fn set_windows(&self, windows: Windows) {
+        let _ = self.windows.set(windows);
+    }
+
+    /// The peer's credit for the new stream `id`, of which it takes `window` at first.
+    pub(super) fn open_credit(&self, id: u64, window: fn(&Windows) -> u64) -> Arc<Credit> {
+        let credit = Arc::new(Credit::new(self.windows.get().map_or(u64::MAX, window)));
+        self.credits().insert(id, credit.clone());
+        credit
+    }
+
+    pub(super) fn close_credit(&self, id: u64) {
+        self.credits().remove(&id);
+    }
+
+    /// The credit of a stream of this side that somebody holds.
+    pub(super) fn credit(&self, id: u64) -> Option<Arc<Credit>> {
+        self.credits().get(&id).cloned()
     }
 
     /// From now on `inner` is told when the peer closes the connection.
@@ -185,7 +216,7 @@ impl Links {
 }
 
 /// Bytes of one connection that its streams have taken and that were not yet sent once. s2n-quic takes
-/// data without regard to the peer's windows; this bounds it.
+/// data without regard to the peer's window for the connection; this bounds it.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     taken: AtomicU64,
@@ -195,7 +226,7 @@ pub(super) struct Backlog {
     waiting: Mutex<Vec<Waker>>,
 }
 
-/// See [`Backlog`]. A stalled stream fills its own buffer only, which is a small part of this.
+/// See [`Backlog`].
 const MAX_BACKLOG: u64 = 64 << 20;
 
 impl Backlog {
@@ -249,6 +280,61 @@ impl Backlog {
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of each kind of stream that the peer takes before it has read any.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Windows {
+    pub(super) uni: u64,
+    /// Bidirectional ones that this side opens.
+    pub(super) opened_bi: u64,
+    /// Bidirectional ones that the peer opens.
+    pub(super) accepted_bi: u64,
+}
+
+/// How many bytes of a stream the peer takes. s2n-quic keeps what exceeds it; here a stream that the peer does
+/// not read takes no more than the peer's window.
+#[derive(Debug)]
+pub(super) struct Credit {
+    limit: AtomicU64,
+    writer: Mutex<Option<Waker>>,
+}
+
+impl Credit {
+    fn new(limit: u64) -> Self {
+        Credit {
+            limit: AtomicU64::new(limit),
+            writer: Mutex::new(None),
+        }
+    }
+
+    /// How many bytes may follow the first `taken`.
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>, taken: u64) -> Poll<u64> {
+        let room = || self.limit.load(Ordering::SeqCst).saturating_sub(taken);
+        if room() == 0 {
+            *self.writer() = Some(cx.waker().clone());
+        }
+        match room() {
+            0 => Poll::Pending,
+            room => Poll::Ready(room),
+        }
+    }
+
+    pub(super) fn raise(&self, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        let writer = self.writer().take();
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

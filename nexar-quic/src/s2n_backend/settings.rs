@@ -96,6 +96,9 @@ fn limits(
     let send = send_buffer(config, kind);
     // The peer's limit is the one that counts.
     let no_limit = settings::MAX_STREAMS.into();
+    // s2n-quic announces freed room of the connection in steps of a tenth of its window: with this much on
+    // top, readers go on as long as streams that nobody reads hold no more than the configured window.
+    let connection = connection + connection / 9 + 1;
     let mut limits = Limits::new()
         .with_data_window(connection)?
         .with_bidirectional_local_data_window(stream)?

@@ -1,6 +1,10 @@
 //! Streams.
 
-use super::{connection::Inner, error::code};
+use super::{
+    connection::Inner,
+    error::code,
+    link::{Credit, Windows},
+};
 use bytes::{Buf, Bytes};
 use nexar_core::transport::{RecvStream, SendStream, StreamError};
 use s2n_quic::stream;
@@ -18,7 +22,8 @@ const MAX_CHUNK: usize = 256 << 10;
 pub struct S2nQuicSendStream {
     stream: stream::SendStream,
     inner: Arc<Inner>,
-    /// Bytes taken, to be given back to the backlog if they are discarded.
+    credit: Arc<Credit>,
+    /// Bytes that were taken.
     taken: u64,
     /// What [`acked`](SendStream::acked) reports once the stream has come to an end.
     end: Option<Result<(), StreamError>>,
@@ -26,8 +31,14 @@ pub struct S2nQuicSendStream {
 }
 
 impl S2nQuicSendStream {
-    pub(super) fn new(stream: stream::SendStream, inner: Arc<Inner>) -> Self {
+    /// The peer takes `window` bytes of it at first.
+    pub(super) fn new(
+        stream: stream::SendStream,
+        inner: Arc<Inner>,
+        window: fn(&Windows) -> u64,
+    ) -> Self {
         S2nQuicSendStream {
+            credit: inner.link().open_credit(stream.id(), window),
             stream,
             inner,
             taken: 0,
@@ -39,7 +50,7 @@ impl S2nQuicSendStream {
     /// Nothing more will be sent.
     fn ended(&mut self, end: StreamError) -> StreamError {
         // How much of it was sent is not known; the buffer bounds what was not.
-        let discarded = std::mem::take(&mut self.taken).min(self.inner.send_buffer());
+        let discarded = self.taken.min(self.inner.send_buffer());
         self.inner.link().backlog.sent(discarded);
         self.end = Some(Err(end.clone()));
         end
@@ -51,6 +62,12 @@ impl S2nQuicSendStream {
             other => self.inner.stream_error(other),
         };
         self.ended(end)
+    }
+}
+
+impl Drop for S2nQuicSendStream {
+    fn drop(&mut self) {
+        self.inner.link().close_credit(self.stream.id());
     }
 }
 
@@ -79,8 +96,16 @@ impl SendStream for S2nQuicSendStream {
             let end = end.clone();
             return Poll::Ready(Err(self.ended(end.into())));
         }
+        let Poll::Ready(room) = self.credit.poll_room(cx, self.taken) else {
+            // The peer may have stopped the stream instead of reading it.
+            return match self.stream.poll_send_ready(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(self.failed(error))),
+                _ => Poll::Pending,
+            };
+        };
         ready!(self.inner.link().backlog.poll_room(cx));
-        let len = data.len().min(MAX_CHUNK);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let len = data.len().min(MAX_CHUNK).min(room);
         let mut chunk = data.slice(..len);
         match ready!(self.stream.poll_send(&mut chunk, cx)) {
             Ok(()) => {
@@ -266,6 +291,9 @@ impl RecvHalf {
 
     fn stop(&mut self, code: s2n_quic::application::Error) {
         if self.end.is_none() && self.stream.stop_sending(code).is_ok() {
+            // If the peer has reset the stream, s2n-quic keeps it until that was read.
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ = self.stream.poll_receive(&mut cx);
             self.ready.clear();
             self.end = Some(Err(RecvError::Stopped));
         }
@@ -276,5 +304,11 @@ impl RecvHalf {
         let mut cx = Context::from_waker(Waker::noop());
         while self.end.is_none() && self.poll_fill(&mut cx).is_ready() {}
         self.reader.take()
+    }
+}
+
+impl Drop for RecvHalf {
+    fn drop(&mut self) {
+        self.stop(code(0));
     }
 }

@@ -1,18 +1,9 @@
 //! Tasks that drive the connections while they wait: nothing is lost, whoever drives, and however often
 //! that changes.
-#![cfg(feature = "quinn")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests are not inside #[test]"
-)]
-
-mod common;
-
+use super::common::*;
+use crate::backend::*;
 use bytes::Bytes;
-use common::*;
 use nexar_core::transport::{Connection, RecvStream, SendStream, Transport, UniAcceptor};
-use nexar_quic::{QuinnRecvStream, QuinnSendStream, QuinnTransport};
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -23,19 +14,19 @@ use std::{
 
 const SPIN: Duration = Duration::from_micros(50);
 
-fn two_with_spin(spin: Duration) -> (QuinnTransport, QuinnTransport) {
-    let bind = || QuinnTransport::bind(config(identity(7)).spin(spin)).unwrap();
+fn two_with_spin(spin: Duration) -> (TestTransport, TestTransport) {
+    let bind = || TestTransport::bind(config(identity(7)).spin(spin)).unwrap();
     (bind(), bind())
 }
 
 /// Streams in both directions between `a` and `b`.
 struct Pair {
-    left: (QuinnSendStream, QuinnRecvStream),
-    right: (QuinnSendStream, QuinnRecvStream),
+    left: (TestSendStream, TestRecvStream),
+    right: (TestSendStream, TestRecvStream),
     connections: (New, New),
 }
 
-async fn pair(a: &QuinnTransport, b: &QuinnTransport) -> Pair {
+async fn pair(a: &TestTransport, b: &TestTransport) -> Pair {
     let (mut left, mut right) = connect(a, b).await;
     let mut from_left = left.connection.open_uni().await.unwrap();
     let mut from_right = right.connection.open_uni().await.unwrap();
@@ -55,7 +46,7 @@ async fn pair(a: &QuinnTransport, b: &QuinnTransport) -> Pair {
     }
 }
 
-async fn send_number(send: &mut QuinnSendStream, number: u64) {
+async fn send_number(send: &mut TestSendStream, number: u64) {
     send.write_all(Bytes::copy_from_slice(&number.to_le_bytes()))
         .await
         .unwrap();
@@ -63,12 +54,12 @@ async fn send_number(send: &mut QuinnSendStream, number: u64) {
 
 /// Reads messages of 8 bytes; what has arrived of one survives a dropped read.
 struct Numbers {
-    recv: QuinnRecvStream,
+    recv: TestRecvStream,
     part: Vec<u8>,
 }
 
 impl Numbers {
-    fn new(recv: QuinnRecvStream) -> Self {
+    fn new(recv: TestRecvStream) -> Self {
         Numbers {
             recv,
             part: Vec::new(),
@@ -106,8 +97,8 @@ async fn give_up_after<F: Future>(polls: u64, future: F) -> Option<F::Output> {
 
 /// `rounds` numbers there and back. Every third wait is dropped after one poll first.
 async fn ping(
-    transport: &QuinnTransport,
-    (mut send, recv): (QuinnSendStream, QuinnRecvStream),
+    transport: &TestTransport,
+    (mut send, recv): (TestSendStream, TestRecvStream),
     rounds: u64,
 ) {
     let mut numbers = Numbers::new(recv);
@@ -126,8 +117,8 @@ async fn ping(
 }
 
 async fn pong(
-    transport: &QuinnTransport,
-    (mut send, recv): (QuinnSendStream, QuinnRecvStream),
+    transport: &TestTransport,
+    (mut send, recv): (TestSendStream, TestRecvStream),
     rounds: u64,
 ) {
     let mut numbers = Numbers::new(recv);
@@ -255,8 +246,8 @@ async fn large_transfers_are_driven_from_both_ends() {
         connections,
     } = pair(&a, &b).await;
     let total = (64 << 20) + 5;
-    let end = |transport: Arc<QuinnTransport>,
-               (mut send, mut recv): (QuinnSendStream, QuinnRecvStream),
+    let end = |transport: Arc<TestTransport>,
+               (mut send, mut recv): (TestSendStream, TestRecvStream),
                seeds: (u64, u64)| async move {
         let work = async {
             tokio::join!(
@@ -316,8 +307,8 @@ async fn idle_time_outs_come_whoever_drives() {
     for driven in [true, false] {
         let idle = Duration::from_millis(50);
         let quiet = || config(identity(7)).idle_timeout(idle).keep_alive(None);
-        let a = QuinnTransport::bind(quiet()).unwrap();
-        let b = QuinnTransport::bind(quiet()).unwrap();
+        let a = TestTransport::bind(quiet()).unwrap();
+        let b = TestTransport::bind(quiet()).unwrap();
         let (left, _right) = connect(&a, &b).await;
         let closed = left.connection.closed();
         let error = if driven {
@@ -340,8 +331,8 @@ async fn the_background_keeps_going_while_the_application_is_blocked() {
         let config = config(identity(7)).idle_timeout(Duration::from_millis(200));
         config.keep_alive(Some(Duration::from_millis(20)))
     };
-    let a = QuinnTransport::bind(lively()).unwrap();
-    let b = QuinnTransport::bind(lively()).unwrap();
+    let a = TestTransport::bind(lively()).unwrap();
+    let b = TestTransport::bind(lively()).unwrap();
     let Pair {
         mut left,
         right,

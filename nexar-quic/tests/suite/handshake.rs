@@ -1,16 +1,8 @@
 //! Who gets in, and what those who do not are told.
-#![cfg(feature = "quinn")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests are not inside #[test]"
-)]
-
-mod common;
-
-use common::*;
+use super::common::*;
+use crate::backend::*;
 use nexar_core::transport::{Connection, ConnectionError, SendStream, Transport};
-use nexar_quic::{Config, Identity, IdentityError, QuinnTransport, Secret};
+use nexar_quic::{Config, Identity, IdentityError, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
@@ -70,7 +62,7 @@ impl Site {
 }
 
 /// Dials `b` from `a`, which must fail, and gives the reason. `b` must stay in service.
-async fn refused(a: QuinnTransport, b: QuinnTransport) -> String {
+async fn refused(a: TestTransport, b: TestTransport) -> String {
     let reason = refused_reason(a.connect(b.local_addr(), None).await.unwrap_err());
     close(a, b).await;
     reason
@@ -404,7 +396,7 @@ async fn the_same_secret_in_another_process_is_the_same_cluster() {
     let secret = Secret::new("a shared passphrase").unwrap();
     let b = bind(Identity::from_secret(&secret, "parent").unwrap());
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "child_process", "--nocapture"])
+        .args(["--exact", "suite::handshake::child_process", "--nocapture"])
         .env(CHILD, b.local_addr().to_string())
         .stdout(Stdio::piped())
         .spawn()
@@ -430,7 +422,7 @@ async fn server_process() {
         return;
     };
     let address = address.parse().unwrap();
-    let b = QuinnTransport::bind(Config::new(identity(9), address)).unwrap();
+    let b = TestTransport::bind(Config::new(identity(9), address)).unwrap();
     println!("\nSERVING");
     let _connection = b.accept().await.unwrap();
     std::future::pending().await
@@ -443,7 +435,7 @@ async fn a_restarted_process_tells_that_the_old_connection_is_gone() {
     let address = free.local_addr();
     free.close(0, "").await;
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "server_process", "--nocapture"])
+        .args(["--exact", "suite::handshake::server_process", "--nocapture"])
         .env(SERVER, address.to_string())
         .stdout(Stdio::piped())
         .spawn()
@@ -454,7 +446,7 @@ async fn a_restarted_process_tells_that_the_old_connection_is_gone() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let b = QuinnTransport::bind(Config::new(identity(9), address)).unwrap();
+    let b = TestTransport::bind(Config::new(identity(9), address)).unwrap();
     // Something on its way to the new process; the news may have arrived already.
     if let Ok(mut send) = old.connection.open_uni().await {
         let _ = send.write_all(pattern(1, 0, 10_000)).await;

@@ -1,14 +1,14 @@
 //! Helpers of the tests.
-#![allow(dead_code, reason = "every test binary uses a part of it")]
 
+use crate::backend::*;
 use bytes::Bytes;
 use nexar_core::transport::{
     Connection, ConnectionError, NewConnection, RecvStream, SendStream, StreamError, Transport,
 };
-use nexar_quic::{Config, Identity, QuinnConnection, QuinnTransport, Secret};
+use nexar_quic::{Config, Identity, Secret};
 use std::{net::SocketAddr, sync::LazyLock};
 
-pub(crate) type New = NewConnection<QuinnConnection>;
+pub(crate) type New = NewConnection<TestConnection>;
 
 pub(crate) fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -27,22 +27,22 @@ pub(crate) fn config(identity: Identity) -> Config {
     Config::new(identity, any_port())
 }
 
-pub(crate) fn bind(identity: Identity) -> QuinnTransport {
-    QuinnTransport::bind(config(identity)).unwrap()
+pub(crate) fn bind(identity: Identity) -> TestTransport {
+    TestTransport::bind(config(identity)).unwrap()
 }
 
 /// Two endpoints of one cluster.
-pub(crate) fn two() -> (QuinnTransport, QuinnTransport) {
+pub(crate) fn two() -> (TestTransport, TestTransport) {
     (bind(identity(7)), bind(identity(7)))
 }
 
 /// A connection from `a` to `b`: the two ends.
-pub(crate) async fn connect(a: &QuinnTransport, b: &QuinnTransport) -> (New, New) {
+pub(crate) async fn connect(a: &TestTransport, b: &TestTransport) -> (New, New) {
     let (dialled, accepted) = tokio::join!(a.connect(b.local_addr(), None), b.accept());
     (dialled.unwrap(), accepted.unwrap())
 }
 
-pub(crate) async fn close(a: QuinnTransport, b: QuinnTransport) {
+pub(crate) async fn close(a: TestTransport, b: TestTransport) {
     tokio::join!(a.close(0, "done"), b.close(0, "done"));
 }
 

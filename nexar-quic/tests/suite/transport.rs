@@ -1,19 +1,11 @@
-//! Two quinn endpoints over loopback.
-#![cfg(feature = "quinn")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests are not inside #[test]"
-)]
-
-mod common;
-
-use common::*;
+//! Two endpoints over loopback.
+use super::common::*;
+use crate::backend::*;
 use nexar_core::transport::{
     BiAcceptor, Connection, ConnectionError, PeerId, RecvStream, SendStream, StreamError,
     Transport, UniAcceptor,
 };
-use nexar_quic::{AnyTransport, Backend, Config, Identity, Profile, QuinnTransport};
+use nexar_quic::{AnyTransport, Config, Identity, Profile};
 use std::net::SocketAddr;
 
 #[tokio::test]
@@ -134,7 +126,7 @@ async fn a_thousand_streams_at_a_time() {
 
 #[tokio::test]
 async fn at_the_limit_of_streams_opening_waits() {
-    let b = QuinnTransport::bind(config(identity(7)).max_streams(2, 2)).unwrap();
+    let b = TestTransport::bind(config(identity(7)).max_streams(2, 2)).unwrap();
     let a = bind(identity(7));
     let (left, mut right) = connect(&a, &b).await;
     let mut streams = Vec::new();
@@ -226,7 +218,7 @@ async fn a_stop_reaches_the_writer_with_its_code() {
 
 #[tokio::test]
 async fn a_writer_is_pushed_back_by_a_reader_that_does_not_read() {
-    let b = QuinnTransport::bind(config(identity(7)).stream_window(1 << 20)).unwrap();
+    let b = TestTransport::bind(config(identity(7)).stream_window(1 << 20)).unwrap();
     let a = bind(identity(7));
     let (left, mut right) = connect(&a, &b).await;
     let mut send = left.connection.open_uni().await.unwrap();
@@ -335,7 +327,7 @@ async fn nobody_at_the_address_is_a_time_out() {
     let address = nobody.local_addr();
     nobody.close(0, "").await;
     let short = std::time::Duration::from_millis(100);
-    let a = QuinnTransport::bind(config(identity(7)).handshake_timeout(short)).unwrap();
+    let a = TestTransport::bind(config(identity(7)).handshake_timeout(short)).unwrap();
     let error = a.connect(address, None).await.unwrap_err();
     assert!(matches!(error, ConnectionError::TimedOut), "{error:?}");
     a.close(0, "").await;
@@ -345,7 +337,7 @@ async fn nobody_at_the_address_is_a_time_out() {
 async fn an_address_in_use_is_named() {
     let a = bind(identity(7));
     let again = Config::new(identity(7), a.local_addr());
-    match QuinnTransport::bind(again).unwrap_err() {
+    match TestTransport::bind(again).unwrap_err() {
         ConnectionError::Bind { address, source } => {
             assert_eq!(address, a.local_addr());
             assert_eq!(source.kind(), std::io::ErrorKind::AddrInUse);
@@ -359,7 +351,7 @@ async fn an_address_in_use_is_named() {
 async fn the_identity_without_a_secret_stays_on_loopback() {
     let insecure = || Identity::insecure_loopback("test").unwrap();
     let everywhere = Config::new(insecure(), "0.0.0.0:0".parse().unwrap());
-    let error = QuinnTransport::bind(everywhere).unwrap_err();
+    let error = TestTransport::bind(everywhere).unwrap_err();
     assert!(matches!(error, ConnectionError::Bind { .. }));
     assert!(error.to_string().contains("NEXAR_SECRET_FILE"), "{error}");
 
@@ -394,8 +386,8 @@ fn no_runtime_is_needed_on_the_side_of_the_application() {
 
 /// Sends 32 MiB over a connection of the given settings and gives the datagram size at the end.
 async fn datagram_size_after_a_transfer(change: fn(Config) -> Config) -> u16 {
-    let a = QuinnTransport::bind(change(config(identity(7)))).unwrap();
-    let b = QuinnTransport::bind(change(config(identity(7)))).unwrap();
+    let a = TestTransport::bind(change(config(identity(7)))).unwrap();
+    let b = TestTransport::bind(change(config(identity(7)))).unwrap();
     let (left, mut right) = connect(&a, &b).await;
     let mut send = left.connection.open_uni().await.unwrap();
     let sending = async { send_pattern(&mut send, 3, 32 << 20, 1 << 20).await.unwrap() };
@@ -435,9 +427,9 @@ async fn every_profile_finds_the_datagram_size() {
 async fn wildcard_addresses_and_both_families() {
     let at = |address: &str| {
         let config = Config::new(identity(7), address.parse().unwrap());
-        QuinnTransport::bind(config)
+        TestTransport::bind(config)
     };
-    let reach = |transport: &QuinnTransport, ip: &str| -> SocketAddr {
+    let reach = |transport: &TestTransport, ip: &str| -> SocketAddr {
         SocketAddr::new(ip.parse().unwrap(), transport.local_addr().port())
     };
     let v4 = at("0.0.0.0:0").unwrap();
@@ -487,9 +479,9 @@ async fn wildcard_addresses_and_both_families() {
 /// The enum over the backends passes everything on.
 #[tokio::test]
 async fn any_transport_works_as_the_backend_does() {
-    let bind = || AnyTransport::bind(Backend::default(), config(identity(7))).unwrap();
+    let bind = || AnyTransport::bind(BACKEND, config(identity(7))).unwrap();
     let (a, b) = (bind(), bind());
-    assert_eq!((a.name(), a.backend()), ("quinn", Backend::Quinn));
+    assert_eq!((a.name(), a.backend()), (BACKEND.name(), BACKEND));
     assert!(a.capabilities().authenticated && a.capabilities().stream_priorities);
     let expected = b.identity().clone();
     let (left, right) = tokio::join!(a.connect(b.local_addr(), Some(&expected)), b.accept());
@@ -534,7 +526,7 @@ async fn any_transport_works_as_the_backend_does() {
 #[tokio::test]
 async fn a_close_in_the_middle_of_a_transfer_reaches_the_peer() {
     for profile in [Profile::Loopback, Profile::Lan, Profile::Wan] {
-        let bind = || QuinnTransport::bind(config(identity(7)).profile(profile)).unwrap();
+        let bind = || TestTransport::bind(config(identity(7)).profile(profile)).unwrap();
         for whole_endpoint in [false, true] {
             let (a, b) = (bind(), bind());
             let (left, right) = connect(&a, &b).await;
@@ -563,7 +555,7 @@ async fn a_close_in_the_middle_of_a_transfer_reaches_the_peer() {
 async fn a_nearly_full_connection_window_does_not_stop_a_reader() {
     let small = |config: Config| config.connection_window(1 << 20).stream_window(512 << 10);
     let a = bind(identity(7));
-    let b = QuinnTransport::bind(small(config(identity(7)))).unwrap();
+    let b = TestTransport::bind(small(config(identity(7)))).unwrap();
     let (left, mut right) = connect(&a, &b).await;
     let mut stalled = left.connection.open_uni().await.unwrap();
     stalled.write_all(pattern(1, 0, 512 << 10)).await.unwrap();
