@@ -1,6 +1,8 @@
 //! Helpers of the tests.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+pub(crate) mod site;
+
 use bytes::Bytes;
 use nexar_core::transport::{
     Connection, ConnectionError, NewConnection, RecvStream, SendStream, StreamError, Transport,
