@@ -1,10 +1,13 @@
 //! What the tools of nexar share: starting the ranks of a program on this machine
-//! ([`launch`]), log lines ([`log`]) and the values of their command-line options ([`options`]).
+//! ([`launch`]), log lines ([`log`]), the values of their command-line options ([`options`]), and tables of
+//! what the benches have measured ([`report`]).
 //!
 //! The tools themselves are the binaries `nexar-perf`, which measures collectives and prints the table
-//! of nccl-tests, and `nexar-run`, which starts N local ranks of any program.
+//! of nccl-tests, `nexar-run`, which starts N local ranks of any program, and `nexar-report`, which writes
+//! the tables.
 #![warn(missing_docs)]
 
 pub mod launch;
 pub mod log;
 pub mod options;
+pub mod report;

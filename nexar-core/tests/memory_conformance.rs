@@ -2,35 +2,74 @@
 #![allow(clippy::expect_used)]
 
 use nexar_core::{
-    testing::Harness,
+    testing::{Blow, Harness, Limits, Statistics},
     transport::{
-        PeerId,
-        memory::{MemoryNetwork, MemoryTransport},
+        PeerId, Transport,
+        memory::{MemoryConfig, MemoryNetwork, MemoryTransport},
     },
 };
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 /// Without faults.
-struct Plain;
+struct Plain(MemoryNetwork);
 
 impl Harness for Plain {
     type Transport = MemoryTransport;
 
     async fn endpoints(&self) -> [MemoryTransport; 2] {
-        endpoints(&MemoryNetwork::new(1))
+        endpoints(&self.0)
+    }
+
+    fn limits(&self) -> Limits {
+        limits()
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut known = Statistics::default();
+        known.bytes = true;
+        known
+    }
+
+    fn inflict(
+        &self,
+        blow: Blow,
+        on: &MemoryTransport,
+        peer: &MemoryTransport,
+    ) -> Option<Box<dyn Any + Send>> {
+        inflict(&self.0, blow, on, peer)
     }
 }
 
 /// With a delay that lets streams overtake each other.
-struct Delayed;
+struct Delayed(MemoryNetwork);
 
 impl Harness for Delayed {
     type Transport = MemoryTransport;
 
     async fn endpoints(&self) -> [MemoryTransport; 2] {
-        let network = MemoryNetwork::new(2);
-        network.set_delay(Duration::from_micros(100), Duration::from_micros(500));
-        endpoints(&network)
+        self.0
+            .set_delay(Duration::from_micros(100), Duration::from_micros(500));
+        endpoints(&self.0)
+    }
+
+    fn limits(&self) -> Limits {
+        limits()
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut known = Statistics::default();
+        known.bytes = true;
+        known.rtt = true;
+        known
+    }
+
+    fn inflict(
+        &self,
+        blow: Blow,
+        on: &MemoryTransport,
+        peer: &MemoryTransport,
+    ) -> Option<Box<dyn Any + Send>> {
+        inflict(&self.0, blow, on, peer)
     }
 
     fn runtime(&self) -> tokio::runtime::Runtime {
@@ -42,14 +81,42 @@ impl Harness for Delayed {
     }
 }
 
+/// A dead peer is noticed sooner than by default.
+fn network(seed: u64) -> MemoryNetwork {
+    let mut config = MemoryConfig::default();
+    config.idle_timeout = Duration::from_secs(2);
+    MemoryNetwork::with_config(seed, config)
+}
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.silence_time = Duration::from_secs(20);
+    limits
+}
+
 fn endpoints(network: &MemoryNetwork) -> [MemoryTransport; 2] {
     ["left", "right"].map(|name| network.bind(None, PeerId::new(name)).expect("bind"))
 }
 
+fn inflict(
+    network: &MemoryNetwork,
+    blow: Blow,
+    on: &MemoryTransport,
+    peer: &MemoryTransport,
+) -> Option<Box<dyn Any + Send>> {
+    let (on, peer) = (on.local_addr(), peer.local_addr());
+    let done = match blow {
+        Blow::Silence => network.kill(on),
+        Blow::Amnesia => network.drop_connections(on, peer) > 0,
+        _ => false,
+    };
+    done.then(|| Box::new(()) as _)
+}
+
 mod plain {
-    nexar_core::transport_conformance!(super::Plain);
+    nexar_core::transport_conformance!(super::Plain(super::network(1)));
 }
 
 mod delayed {
-    nexar_core::transport_conformance!(super::Delayed);
+    nexar_core::transport_conformance!(super::Delayed(super::network(2)));
 }

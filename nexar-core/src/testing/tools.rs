@@ -1,7 +1,7 @@
 //! What the cases have in common.
 
 use crate::transport::{RecvStream, SendStream, StreamError};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -29,6 +29,21 @@ impl Pattern {
     pub(super) fn piece(&self, offset: usize, len: usize) -> Bytes {
         let start = offset % PERIOD;
         self.table.slice(start..start + len.min(PIECE))
+    }
+
+    /// The first `len` bytes in pieces that share their memory.
+    pub(super) fn pieces(&self, len: usize) -> Vec<&[u8]> {
+        let piece = |at: usize| &self.table[at % PERIOD..][..PIECE.min(len - at)];
+        (0..len).step_by(PIECE).map(piece).collect()
+    }
+
+    /// The first `len` bytes.
+    pub(super) fn message(&self, len: usize) -> Bytes {
+        let mut message = BytesMut::with_capacity(len);
+        for piece in self.pieces(len) {
+            message.extend_from_slice(piece);
+        }
+        message.freeze()
     }
 
     /// Writes the content from `from` to `to`.
@@ -59,7 +74,8 @@ impl Pattern {
         assert_eq!(rest, None, "bytes beyond the end at {to}");
     }
 
-    fn check(&self, offset: usize, bytes: &[u8]) {
+    /// Checks that `bytes` are the content from `offset` on.
+    pub(super) fn check(&self, offset: usize, bytes: &[u8]) {
         assert!(!bytes.is_empty(), "an empty chunk at byte {offset}");
         let mut at = offset;
         for part in bytes.chunks(PIECE) {
@@ -74,12 +90,36 @@ impl Pattern {
 
 /// Polls `future` once; a future that is not ready is dropped.
 pub(super) async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    at_most(1, future).await
+}
+
+/// Polls `future` at most so often, while others have their turn; a future that is not ready then is
+/// dropped.
+pub(super) async fn at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
+    for poll in 0..polls {
+        if poll > 0 {
+            tokio::task::yield_now().await;
+        }
+        let once = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx)));
+        if let Poll::Ready(output) = once.await {
+            return Some(output);
+        }
+    }
+    None
+}
+
+/// Waits for all `futures`.
+pub(super) async fn join_all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
+    let mut futures: Vec<_> = futures.map(Box::pin).collect();
+    poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        match futures.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     })
-    .await
+    .await;
 }
 
 /// How long a future must make no progress to count as waiting. A slow machine makes a case weaker, never
@@ -129,4 +169,12 @@ pub(super) async fn write_error<S: SendStream>(stream: &mut S) -> StreamError {
             return error;
         }
     }
+}
+
+/// The most address space that this process has had at a time, in bytes; 0 where the system does not tell.
+pub(super) fn peak_address_space() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.unwrap_or(0u64) << 10
 }

@@ -102,8 +102,9 @@ impl Generator for Ids {
         LocalId::from(id)
     }
 
+    /// The peer learns the reset tokens of later connection IDs only.
     fn rotate_handshake_connection_id(&self) -> bool {
-        false
+        true
     }
 }
 

@@ -221,7 +221,8 @@ impl CongestionControl for Congestion {
     }
 }
 
-/// Bounds the incoming handshakes.
+/// Bounds the incoming handshakes. No client has to prove its address first: s2n-quic makes two connections of
+/// a client whose answer to that arrives twice.
 #[derive(Debug, Clone)]
 pub(super) struct Handshakes {
     /// Those that are finished and that nobody has accepted.
@@ -230,10 +231,10 @@ pub(super) struct Handshakes {
 
 impl endpoint_limits::Limiter for Handshakes {
     fn on_connection_attempt(&mut self, attempt: &ConnectionAttempt<'_>) -> Outcome {
-        match attempt.inflight_handshakes + self.finished.load(Ordering::Relaxed) {
-            0..=settings::RETRY_ABOVE => Outcome::allow(),
-            ..settings::MAX_PENDING => Outcome::retry(),
-            _ => Outcome::drop(),
+        let pending = attempt.inflight_handshakes + self.finished.load(Ordering::Relaxed);
+        match pending < settings::MAX_PENDING {
+            true => Outcome::allow(),
+            false => Outcome::drop(),
         }
     }
 }

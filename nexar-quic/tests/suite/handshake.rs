@@ -1,12 +1,9 @@
 //! Who gets in, and what those who do not are told.
-use super::common::*;
+use super::{common::*, site::*};
 use crate::backend::*;
 use nexar_core::transport::{Connection, ConnectionError, SendStream, Transport};
-use nexar_quic::{Config, Identity, IdentityError, Secret};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    SanType,
-};
+use nexar_quic::{Backend, Config, Identity, IdentityError, Secret};
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
     DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -18,48 +15,7 @@ use std::{
     net::UdpSocket,
     process::{Command, Stdio},
     sync::Arc,
-    time::{Duration, SystemTime},
 };
-
-/// A certificate authority of a site.
-struct Site {
-    issuer: Issuer<'static, KeyPair>,
-    certificate: String,
-}
-
-impl Site {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "site");
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().pem();
-        Site {
-            issuer: Issuer::new(params, key),
-            certificate,
-        }
-    }
-
-    /// A leaf and its key, both in PEM form, after `change`.
-    fn leaf(&self, uri: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
-        let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ClientAuth,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        ];
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let leaf = params.signed_by(&key, &self.issuer).unwrap();
-        (leaf.pem(), key.serialize_pem())
-    }
-
-    fn identity(&self, uri: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
-        let (chain, key) = self.leaf(uri, change);
-        let ca = self.certificate.as_bytes();
-        Identity::from_pem(chain.as_bytes(), key.as_bytes(), ca).unwrap()
-    }
-}
 
 /// Dials `b` from `a`, which must fail, and gives the reason. `b` must stay in service.
 async fn refused(a: TestTransport, b: TestTransport) -> String {
@@ -165,9 +121,6 @@ async fn certificates_of_another_site_or_self_signed_are_refused() {
 #[tokio::test]
 async fn an_expired_certificate_is_refused_on_either_side() {
     let site = Site::new();
-    let expired = |params: &mut CertificateParams| {
-        params.not_after = rcgen::date_time_ymd(2001, 2, 3);
-    };
     let a = bind(site.identity("spiffe://site/a", expired));
     let b = bind(site.identity("spiffe://site/b", |_| {}));
     let reason = refused(a, b).await;
@@ -188,13 +141,7 @@ async fn an_expired_certificate_is_refused_on_either_side() {
 #[tokio::test]
 async fn a_certificate_from_the_future_is_refused() {
     let site = Site::new();
-    let future = |params: &mut CertificateParams| {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap();
-        params.not_before = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(7200);
-    };
-    let a = bind(site.identity("spiffe://site/a", future));
+    let a = bind(site.identity("spiffe://site/a", not_yet_valid));
     let b = bind(site.identity("spiffe://site/b", |_| {}));
     let reason = refused(a, b).await;
     assert!(
@@ -282,13 +229,16 @@ async fn a_client_without_a_certificate_or_with_another_protocol_is_refused() {
     };
     assert!(error.to_string().contains("certificate"), "{error}");
 
-    let client = stranger(b"h3");
-    let error = client
-        .connect(b.local_addr(), "nexar")
-        .unwrap()
-        .await
-        .unwrap_err();
-    assert!(error.to_string().contains("error 120"), "{error}");
+    // s2n-quic says nothing to a client whose first packet it refuses.
+    if BACKEND == Backend::Quinn {
+        let client = stranger(b"h3");
+        let error = client
+            .connect(b.local_addr(), "nexar")
+            .unwrap()
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("error 120"), "{error}");
+    }
 
     // Neither reached the application, and the endpoint is still there.
     let (_, accepted) = connect(&a, &b).await;

@@ -4,4 +4,5 @@ pub(crate) mod common;
 mod conformance;
 mod drive;
 mod handshake;
+mod site;
 mod transport;

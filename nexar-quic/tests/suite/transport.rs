@@ -5,7 +5,7 @@ use nexar_core::transport::{
     BiAcceptor, Connection, ConnectionError, PeerId, RecvStream, SendStream, StreamError,
     Transport, UniAcceptor,
 };
-use nexar_quic::{AnyTransport, Config, Identity, Profile};
+use nexar_quic::{AnyTransport, Backend, Config, Identity, Profile};
 use std::net::SocketAddr;
 
 #[tokio::test]
@@ -419,7 +419,8 @@ async fn every_profile_finds_the_datagram_size() {
         (8_972, |c| c.max_datagram(8_972).profile(Profile::Lan)),
     ] {
         let mtu = datagram_size_after_a_transfer(limited).await;
-        assert!(mtu <= limit && mtu + 30 > limit, "{mtu} of {limit}");
+        // The search ends within 20 bytes of the IP packet.
+        assert!(mtu <= limit && mtu + 50 > limit, "{mtu} of {limit}");
     }
 }
 
@@ -455,7 +456,13 @@ async fn wildcard_addresses_and_both_families() {
         let dialled = dialled.unwrap();
         assert_eq!(dialled.connection.remote_addr(), target);
         if cfg!(target_os = "linux") {
-            assert_eq!(dialled.connection.stats().mtu, 65_488);
+            // s2n-quic counts IP packets in 16 bits.
+            let largest = if BACKEND == Backend::S2nQuic {
+                65_487
+            } else {
+                65_488
+            };
+            assert_eq!(dialled.connection.stats().mtu, largest);
         }
         assert_eq!(accepted.unwrap().connection.remote_addr(), v6.local_addr());
 
@@ -482,7 +489,9 @@ async fn any_transport_works_as_the_backend_does() {
     let bind = || AnyTransport::bind(BACKEND, config(identity(7))).unwrap();
     let (a, b) = (bind(), bind());
     assert_eq!((a.name(), a.backend()), (BACKEND.name(), BACKEND));
-    assert!(a.capabilities().authenticated && a.capabilities().stream_priorities);
+    assert!(a.capabilities().authenticated);
+    let priorities = BACKEND == Backend::Quinn;
+    assert_eq!(a.capabilities().stream_priorities, priorities);
     let expected = b.identity().clone();
     let (left, right) = tokio::join!(a.connect(b.local_addr(), Some(&expected)), b.accept());
     let (left, mut right) = (left.unwrap(), right.unwrap());

@@ -10,10 +10,10 @@ use crate::{
         Transport, UniAcceptor,
     },
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Sends one stream with `text` over a connection and reads it at the other end.
-async fn exchange<C: Connection>(
+pub(super) async fn exchange<C: Connection>(
     from: &mut NewConnection<C>,
     to: &mut NewConnection<C>,
     text: &'static str,
@@ -220,6 +220,8 @@ pub async fn wrong_peer<H: Harness>(_: Arc<H>, a: End<H::Transport>, b: End<H::T
         let mut bytes = [0; 13];
         recv.read_exact(&mut bytes).await.expect("read");
         assert_eq!(&bytes, b"the right one");
+        // A stream that is dropped before its end is stopped.
+        assert_eq!(recv.read(1).await.expect("read the end"), None);
         new
     };
     // The connection lives until both are done.
@@ -303,8 +305,14 @@ pub async fn a_dropped_dial_leaves_the_endpoint_usable<H: Harness>(
     .await;
 }
 
-pub async fn statistics<H: Harness>(_: Arc<H>, a: End<H::Transport>, mut b: End<H::Transport>) {
+pub async fn statistics<H: Harness>(
+    harness: Arc<H>,
+    a: End<H::Transport>,
+    mut b: End<H::Transport>,
+) {
     const TOTAL: usize = 1 << 20;
+    /// What the counters may show beyond the data itself: headers, acknowledgements, repetitions.
+    const MOST: u64 = 8 * TOTAL as u64;
     let pattern = Pattern::new(31);
     let before = (a.connection.stats(), b.connection.stats());
     let write = async {
@@ -318,16 +326,32 @@ pub async fn statistics<H: Harness>(_: Arc<H>, a: End<H::Transport>, mut b: End<
         pattern.read_to_end(&mut recv, 0, TOTAL).await;
     };
     tokio::join!(write, read);
-    let after = (a.connection.stats(), b.connection.stats());
-    // A transport may leave a counter at zero; one that counts must count everything.
-    let sent = after.0.sent_bytes - before.0.sent_bytes;
-    assert!(
-        after.0.sent_bytes == 0 || sent >= TOTAL as u64,
-        "sent {sent} bytes"
-    );
-    let received = after.1.received_bytes - before.1.received_bytes;
-    assert!(
-        after.1.received_bytes == 0 || received >= TOTAL as u64,
-        "received {received} bytes"
-    );
+    // In this order: nothing is received that was not sent before.
+    let received = b.connection.stats();
+    let sent = a.connection.clone().stats();
+
+    // A transport may leave a counter at zero; one that counts must count right.
+    let known = harness.statistics();
+    if known.bytes || sent.sent_bytes > 0 {
+        let bytes = sent.sent_bytes - before.0.sent_bytes;
+        assert!((TOTAL as u64..MOST).contains(&bytes), "sent {bytes} bytes");
+    }
+    if known.bytes || received.received_bytes > 0 {
+        let bytes = received.received_bytes - before.1.received_bytes;
+        assert!(
+            (TOTAL as u64..MOST).contains(&bytes),
+            "received {bytes} bytes"
+        );
+    }
+    for (end, stats) in [("writer", sent), ("reader", received)] {
+        assert!(stats.rtt > Duration::ZERO || !known.rtt, "{end}: no rtt");
+        assert!(stats.rtt < Duration::from_secs(10), "{end}: {stats:?}");
+        // QUIC assumes 1,200 bytes at least.
+        let mtu = stats.mtu;
+        assert!(mtu >= 1200 || (mtu == 0 && !known.mtu), "{end}: {stats:?}");
+    }
+    if sent.sent_bytes > 0 {
+        assert!(received.received_bytes <= sent.sent_bytes, "{received:?}");
+        assert!(b.connection.stats().sent_bytes <= MOST);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::{
     testing::{
         End, Harness,
-        tools::{Pattern, fill, read_error, write_error},
+        tools::{Pattern, at_most, fill, read_error, write_error},
     },
     transport::{
         BiAcceptor, Connection, ConnectionError, RecvStream, SendStream, StreamError, Transport,
@@ -64,6 +64,56 @@ pub async fn acknowledged_data_survives_a_close<H: Harness>(
     a.connection.close(1, "done");
     b.connection.closed().await;
     pattern.read_to_end(&mut recv, 0, 50_000).await;
+}
+
+pub async fn a_close_tells_what_was_acknowledged<H: Harness>(
+    harness: Arc<H>,
+    a: End<H::Transport>,
+    b: End<H::Transport>,
+) {
+    // Neither end reads or waits before the close, so that the stream has to take it all.
+    let total = harness.limits().stream_unread.min(500_000) / 2;
+    let pattern = Pattern::new(27);
+    for polls in [0, 1, 2, 5, 10, 20, 50, 100, 1000] {
+        let (dialled, accepted) = tokio::join!(
+            a.transport.connect(b.transport.local_addr(), None),
+            b.transport.accept()
+        );
+        let from = dialled.expect("connect").connection;
+        let mut to = accepted.expect("the endpoint is open");
+        let mut send = from.open_uni().await.expect("open");
+        // The peer knows of the stream.
+        pattern.write(&mut send, 0, 10).await;
+        let mut recv = to.uni.accept().await.expect("accept");
+        pattern.write(&mut send, 10, total).await;
+        send.finish().expect("finish");
+        let early = at_most(polls, send.acked()).await;
+        from.close(95, "now");
+        let acked = match early {
+            Some(acked) => acked,
+            None => send.acked().await,
+        };
+        assert_closed_by_peer(&to.connection.closed().await, 95, "now");
+        match acked {
+            Ok(()) => pattern.read_to_end(&mut recv, 0, total).await,
+            Err(StreamError::Connection(ConnectionError::ClosedLocally)) => {
+                assert_not_cut_short(&mut recv, &pattern, total).await;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// Reads a stream of which not everything may have come: then it must not look complete.
+async fn assert_not_cut_short<R: RecvStream>(stream: &mut R, pattern: &Pattern, total: usize) {
+    let mut at = 0;
+    while let Ok(chunk) = stream.read(total).await {
+        let Some(bytes) = chunk else {
+            return assert_eq!(at, total, "the stream ended as if complete");
+        };
+        pattern.check(at, &bytes);
+        at += bytes.len();
+    }
 }
 
 pub async fn finished_streams_take_no_more<H: Harness>(

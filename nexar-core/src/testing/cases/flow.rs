@@ -3,11 +3,14 @@
 use crate::{
     testing::{
         End, Harness,
-        tools::{Pattern, fill, poll_once, unless_stuck},
+        tools::{Pattern, fill, join_all, poll_once, unless_stuck},
     },
-    transport::{BiAcceptor, Connection, RecvStream, SendStream, UniAcceptor},
+    transport::{BiAcceptor, Connection, RecvStream, SendStream, Transport, UniAcceptor},
 };
 use std::sync::Arc;
+use tokio::sync::Mutex;
+
+type SendStreamOf<T> = <<T as Transport>::Connection as Connection>::SendStream;
 
 /// One stream with `total` bytes, written and read at the same time.
 async fn transfer<H: Harness>(a: End<H::Transport>, mut b: End<H::Transport>, total: usize) {
@@ -85,11 +88,11 @@ pub async fn back_pressure_bounds_a_stream<H: Harness>(
     tokio::join!(write, pattern.read_to_end(&mut recv, 0, total));
 }
 
-pub async fn back_pressure_bounds_a_connection<H: Harness>(
-    harness: Arc<H>,
-    a: End<H::Transport>,
-    mut b: End<H::Transport>,
-) {
+/// More streams than a connection takes data of, each written to until it pushes back while nobody reads.
+async fn fill_connection<H: Harness>(
+    harness: &H,
+    a: &End<H::Transport>,
+) -> Vec<(Pattern, SendStreamOf<H::Transport>, usize)> {
     let limits = harness.limits();
     let mut left = limits.connection_unread;
     let mut streams = Vec::new();
@@ -101,7 +104,41 @@ pub async fn back_pressure_bounds_a_connection<H: Harness>(
         left -= taken;
         streams.push((pattern, send, taken));
     }
-    for (pattern, mut send, taken) in streams {
+    streams
+}
+
+pub async fn back_pressure_bounds_a_connection<H: Harness>(
+    harness: Arc<H>,
+    a: End<H::Transport>,
+    mut b: End<H::Transport>,
+) {
+    let streams = fill_connection(&*harness, &a).await;
+    // The lock is fair: the streams are accepted in the order in which they were opened.
+    let uni = &Mutex::new(&mut b.uni);
+    join_all(
+        streams
+            .into_iter()
+            .map(|(pattern, mut send, taken)| async move {
+                let write = async {
+                    pattern.write(&mut send, taken, taken + 1000).await;
+                    send.finish().expect("finish");
+                };
+                let read = async {
+                    let mut recv = uni.lock().await.accept().await.expect("accept");
+                    pattern.read_to_end(&mut recv, 0, taken + 1000).await;
+                };
+                tokio::join!(write, read);
+            }),
+    )
+    .await;
+}
+
+pub async fn a_full_connection_starves_no_reader<H: Harness>(
+    harness: Arc<H>,
+    a: End<H::Transport>,
+    mut b: End<H::Transport>,
+) {
+    for (pattern, mut send, taken) in fill_connection(&*harness, &a).await {
         let write = async {
             pattern.write(&mut send, taken, taken + 1000).await;
             send.finish().expect("finish");

@@ -3,9 +3,17 @@
 mod connections;
 mod endings;
 mod flow;
+mod leaving;
+mod lies;
+mod messages;
+mod outside;
 mod streams;
 
 pub use connections::*;
 pub use endings::*;
 pub use flow::*;
+pub use leaving::*;
+pub use lies::*;
+pub use messages::*;
+pub use outside::*;
 pub use streams::*;
