@@ -38,8 +38,8 @@
 //!
 //! Memory that one peer can make this process hold: [`Config::connection_window`] unread bytes. Memory of
 //! one connection for data on its way out: [`Config::send_window`]. Streams: [`Config::max_streams`] of
-//! each kind. Incoming handshakes in progress or not yet accepted: 256, above which clients wait; from 64 on
-//! they must prove their address first.
+//! each kind. Incoming handshakes in progress or not yet accepted: 256, above which clients wait; with quinn,
+//! from 64 on they must prove their address first. [`S2nQuicTransport`] says where its bounds differ.
 //!
 //! # Features
 //!

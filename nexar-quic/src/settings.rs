@@ -23,6 +23,7 @@ pub(crate) const IPV6_OVERHEAD: u32 = 48;
 pub(crate) const JUMBO_DATAGRAM: u16 = 8_972;
 
 /// Pause before discovery tries large datagrams again after they stopped arriving.
+#[cfg(feature = "quinn")]
 pub(crate) const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(5);
 
 /// Kernel buffers of the UDP socket, per direction: room for two windows in flight.
@@ -54,12 +55,14 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 /// again until one of these is done.
 pub(crate) const MAX_PENDING: usize = 256;
 /// From this number on, a client must prove its address (one more round trip) before its handshake.
+#[cfg(feature = "quinn")]
 pub(crate) const RETRY_ABOVE: usize = 64;
 
 /// How long `close` waits for the peers to take notice.
 pub(crate) const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// How often a dialling client looks whether the server has confirmed the handshake.
+#[cfg(feature = "quinn")]
 pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Settings that go together for one kind of path.

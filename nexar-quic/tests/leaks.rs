@@ -1,6 +1,6 @@
 //! Binding and closing many times leaves neither threads nor sockets behind. In a process of its own,
 //! because it counts them.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", any(feature = "quinn", feature = "s2n-quic")))]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -174,6 +174,7 @@ impl Socket {
     }
 
     /// Whether the network may fragment datagrams, so that their size says nothing about the path.
+    #[cfg(feature = "quinn")]
     pub(crate) fn may_fragment(&self) -> bool {
         self.state.may_fragment()
     }
