@@ -286,11 +286,16 @@ async fn refuse_streams<B: BiAcceptor>(mut acceptor: B) {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Ranks that have been silent for longer than the detection time are lost.
+    /// Ranks that have been silent for longer than the detection time are lost; one that has never spoken may still
+    /// be joining. If it dies, its connection ends.
     pub(super) fn check_heartbeats(&self) {
         for (rank, peer) in self.others() {
             let silent = peer.heard().elapsed();
-            if peer.presence() == Presence::Here && silent > self.limits.detection {
+            let limit = match peer.has_spoken() {
+                true => self.limits.detection,
+                false => self.limits.detection.max(self.limits.join),
+            };
+            if peer.presence() == Presence::Here && silent > limit {
                 self.lost(
                     rank,
                     &format!("nothing heard from it for {:.1} s", silent.as_secs_f32()),

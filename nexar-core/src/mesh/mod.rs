@@ -50,6 +50,9 @@ const CLOSE_LOST: u64 = 3;
 /// Code of a connection that is closed because the peer broke the protocol.
 const CLOSE_PROTOCOL: u64 = 4;
 
+/// How long a rank that leaves tries to deliver its last words to those that have everything else.
+const CONFIRMATION_LIMIT: Duration = Duration::from_secs(2);
+
 /// How long a mesh that is dropped tries to tell the others.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(250);
 
@@ -215,7 +218,23 @@ impl<T: Transport> Shared<T> {
                 silent.push(rank);
             }
         }
+        self.deliver_confirmations(&silent).await;
         silent
+    }
+
+    /// Waits until the others, but for the silent ones, have what this rank said last: closing a connection discards what is on its way, and
+    /// a rank whose goodbye was confirmed in vain would wait for an answer that never comes.
+    async fn deliver_confirmations(&self, silent: &[usize]) {
+        let there = self
+            .others()
+            .filter(|(rank, peer)| peer.presence() != Presence::Lost && !silent.contains(rank));
+        let ends: Vec<_> = there.map(|(_, peer)| peer.end()).collect();
+        let delivered = async {
+            for end in ends {
+                end.await;
+            }
+        };
+        let _ = timeout(CONFIRMATION_LIMIT, delivered).await;
     }
 
     /// The ranks that were there when this rank began to leave, which is now if not before.

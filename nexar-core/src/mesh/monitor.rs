@@ -26,7 +26,7 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
         // After this process itself was stopped, what the others sent meanwhile is still unread: they are
         // given another detection time before their silence counts.
         if now - last > shared.limits.detection / 2 {
-            shared.others().for_each(|(_, peer)| peer.set_heard());
+            shared.others().for_each(|(_, peer)| peer.forgive_silence());
         }
         last = now;
         shared.check_heartbeats();

@@ -37,7 +37,9 @@ pub(super) enum Presence {
 pub(super) struct Peer<C> {
     pub(super) connection: C,
     control: mpsc::Sender<Outgoing>,
-    heard: Mutex<Instant>,
+    /// When it was heard of last, and whether it has ever said anything: it does so once it has reached all others
+    /// itself, which may take it as long as joining may.
+    heard: Mutex<(Instant, bool)>,
     presence: Mutex<Presence>,
     /// Whether it has confirmed this rank's goodbye or left as well (true), or was lost before (false).
     confirmed: watch::Sender<Option<bool>>,
@@ -55,7 +57,7 @@ impl<C: Connection> Peer<C> {
         let peer = Peer {
             connection: link.new.connection.clone(),
             control,
-            heard: Mutex::new(Instant::now()),
+            heard: Mutex::new((Instant::now(), false)),
             presence: Mutex::new(Presence::Here),
             confirmed: watch::channel(None).0,
         };
@@ -103,11 +105,20 @@ impl<C: Connection> Peer<C> {
     }
 
     pub(super) fn set_heard(&self) {
-        *lock(&self.heard) = Instant::now();
+        *lock(&self.heard) = (Instant::now(), true);
+    }
+
+    /// Begins the count of its silence anew.
+    pub(super) fn forgive_silence(&self) {
+        lock(&self.heard).0 = Instant::now();
     }
 
     pub(super) fn heard(&self) -> Instant {
-        *lock(&self.heard)
+        lock(&self.heard).0
+    }
+
+    pub(super) fn has_spoken(&self) -> bool {
+        lock(&self.heard).1
     }
 
     /// Only the first word counts.
