@@ -59,7 +59,6 @@ impl Inbox {
             std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
         let received = std::task::ready!(socket.poll_recv(cx, &mut slices, &mut self.metas))?;
         for (i, meta) in self.metas.iter().take(received).enumerate() {
-            let header = header(meta, self.port);
             let (first, end) = (i * BUFFER, i * BUFFER + meta.len);
             for start in (first..end).step_by(meta.stride.max(1)) {
                 let end = end.min(start + meta.stride);
@@ -67,7 +66,7 @@ impl Inbox {
                 self.datagrams.push(Datagram {
                     start,
                     end,
-                    header,
+                    header: header(meta, target, self.port),
                     target,
                 });
             }
@@ -105,8 +104,11 @@ impl rx::Queue for Inbox {
     }
 }
 
-fn header(meta: &RecvMeta, port: u16) -> Header<Tuple> {
-    let local = meta.dst_ip.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+/// A server answers from the address at which it was asked. A client leaves its own to the system, so that its
+/// connections go on when the address of the host changes.
+fn header(meta: &RecvMeta, target: Target, port: u16) -> Header<Tuple> {
+    let asked = meta.dst_ip.filter(|_| target == Target::Server);
+    let local = asked.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     Header {
         path: Tuple {
             remote_address: RemoteAddress::from(SocketAddress::from(meta.addr)),
