@@ -5,6 +5,7 @@
 mod common;
 
 use common::{PERF, Running, command, line, lines, output, send_signal};
+use nexar_quic::Backend;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Output;
@@ -66,7 +67,7 @@ fn json_lines_have_exactly_the_documented_keys() {
         expected.sort_unstable();
         assert_eq!(keys, expected);
         assert_eq!(record["collective"], "all-reduce");
-        assert_eq!(record["transport"], "quinn");
+        assert_eq!(record["transport"], Backend::default().name());
         assert_eq!(
             (&record["dtype"], &record["redop"]),
             (&"f32".into(), &"sum".into())
@@ -275,6 +276,31 @@ fn both_runtimes_work() {
         ]);
         assert_eq!(numbers(&records, "wrong"), [0; 3]);
     }
+}
+
+/// Ranks take the transports in turn, and the head of the table names what they use.
+#[test]
+fn a_group_mixes_transports() {
+    if !cfg!(all(feature = "quinn", feature = "s2n-quic")) {
+        eprintln!("skipped: needs the features quinn and s2n-quic");
+        return;
+    }
+    let mixed = "quinn,s2n-quic";
+    let args = ["all-reduce", "-n", "3", "--transport", mixed, "--max", "4K"];
+    let run = perf(&args);
+    assert!(run.status.success(), "{:?}", lines(&run.stderr));
+    let table = lines(&run.stdout);
+    let head = format!("3 ranks, transport {mixed}");
+    assert!(table[0].contains(&head), "{table:#?}");
+    let rows: Vec<_> = table.iter().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(rows.len(), 4, "{table:#?}");
+    for row in rows {
+        assert_eq!(row.split_whitespace().last(), Some("0"), "{table:#?}");
+    }
+
+    let records = records(&args);
+    assert_eq!(numbers(&records, "wrong"), [0; 4]);
+    assert!(records.iter().all(|record| record["transport"] == mixed));
 }
 
 #[test]

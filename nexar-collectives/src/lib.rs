@@ -15,6 +15,11 @@
 //! ```
 //!
 //! See [`Communicator`] for the operations and [`Communicator::from_env`] for the environment.
+//!
+//! # Features
+//!
+//! `quinn` (default) and `s2n-quic`, in any combination: [`Backend`]s, chosen at run time, and mixed within a
+//! group if need be. Without either, [`Communicator::join`] takes a transport of one's own.
 #![warn(missing_docs)]
 
 mod communicator;

@@ -394,10 +394,6 @@ async fn settings_that_make_no_sense_are_named() {
         (Communicator::builder().bind("nosuch0"), "NEXAR_BIND"),
         (Communicator::builder().seed("nowhere"), "NEXAR_SEED"),
         (
-            Communicator::builder().transport(Backend::S2nQuic),
-            "s2n-quic",
-        ),
-        (
             Communicator::builder()
                 .world_size(2)
                 .seed("[::1]:9")

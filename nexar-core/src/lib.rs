@@ -1,6 +1,9 @@
 //! The foundation of nexar: element types, errors, the wire format, the transport traits, messaging and
 //! membership. It knows no particular network stack and no device.
+//!
+//! The feature `testing` adds a conformance suite for transports.
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;
 mod config;
@@ -12,6 +15,7 @@ pub mod messaging;
 mod op;
 pub mod task;
 #[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 pub mod transport;
 pub mod wire;

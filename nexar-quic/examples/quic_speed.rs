@@ -1,7 +1,7 @@
 //! How fast one connection between two processes of this host is.
 //!
 //! ```text
-//! cargo run --release -p nexar-quic --example quic_speed -- [spin in us] [current | main | task] [GiB]
+//! cargo run --release -p nexar-quic --example quic_speed -- [spin in us] [current | main | task] [GiB] [quinn | s2n-quic]
 //! ```
 //!
 //! Prints the rate of one stream, one way and both ways at a time, the sender's CPU time for a gigabyte
@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use nexar_core::transport::{BiAcceptor, Connection, RecvStream, SendStream, Transport};
-use nexar_quic::{Config, Identity, QuinnRecvStream, QuinnSendStream, QuinnTransport};
+use nexar_quic::{AnyRecvStream, AnySendStream, AnyTransport, Backend, Config, Identity};
 use std::{
     env,
     error::Error,
@@ -31,6 +31,7 @@ struct Options {
     spin: Duration,
     place: String,
     bytes: usize,
+    backend: Backend,
 }
 
 fn main() -> Result<()> {
@@ -40,6 +41,7 @@ fn main() -> Result<()> {
         spin: Duration::from_micros(arg(0, "50").parse()?),
         place: arg(1, "current"),
         bytes: arg(2, "1").parse::<usize>()? << 30,
+        backend: arg(3, Backend::default().name()).parse()?,
     };
     let place = options.place.clone();
     let work = async move {
@@ -63,12 +65,15 @@ fn main() -> Result<()> {
     }
 }
 
-fn bind(options: &Options) -> Result<QuinnTransport> {
+fn bind(options: &Options) -> Result<AnyTransport> {
     let config = Config::new(
         Identity::insecure_loopback("speed")?,
         "127.0.0.1:0".parse()?,
     );
-    Ok(QuinnTransport::bind(config.spin(options.spin))?)
+    Ok(AnyTransport::bind(
+        options.backend,
+        config.spin(options.spin),
+    )?)
 }
 
 async fn parent(options: Options) -> Result<()> {
@@ -99,7 +104,8 @@ async fn parent(options: Options) -> Result<()> {
         rounds.sort_by(f64::total_cmp);
 
         println!(
-            "spin {:>3} us, {:7}: one way {:.2} GB/s ({:.2} CPU s/GB), both ways {:.2} GB/s each, 8 B mean {:.1} us, median {:.1}, 99 % {:.0}, max {:.0}",
+            "{}, spin {:>3} us, {:7}: one way {:.2} GB/s ({:.2} CPU s/GB), both ways {:.2} GB/s each, 8 B mean {:.1} us, median {:.1}, 99 % {:.0}, max {:.0}; {} packets lost",
+            options.backend,
             options.spin.as_micros(),
             options.place,
             options.bytes as f64 / one_way.as_secs_f64() / 1e9,
@@ -109,6 +115,7 @@ async fn parent(options: Options) -> Result<()> {
             rounds[ROUNDS / 2],
             rounds[ROUNDS * 99 / 100],
             rounds[ROUNDS - 1],
+            new.connection.stats().lost_packets,
         );
     }
     send.finish()?;
@@ -149,7 +156,7 @@ async fn child(options: Options, address: &str) -> Result<()> {
     Ok(())
 }
 
-fn spawn_peer(transport: &QuinnTransport) -> Result<Child> {
+fn spawn_peer(transport: &AnyTransport) -> Result<Child> {
     let mut command = Command::new(env::current_exe()?);
     command
         .args(env::args().skip(1))
@@ -157,7 +164,7 @@ fn spawn_peer(transport: &QuinnTransport) -> Result<Child> {
     Ok(command.spawn()?)
 }
 
-async fn source(send: &mut QuinnSendStream, bytes: usize) -> Result<()> {
+async fn source(send: &mut AnySendStream, bytes: usize) -> Result<()> {
     let chunk = Bytes::from(vec![7; CHUNK]);
     for _ in 0..bytes / CHUNK {
         send.write_all(chunk.clone()).await?;
@@ -165,7 +172,7 @@ async fn source(send: &mut QuinnSendStream, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-async fn sink(recv: &mut QuinnRecvStream, bytes: usize) -> Result<()> {
+async fn sink(recv: &mut AnyRecvStream, bytes: usize) -> Result<()> {
     let mut left = bytes;
     while left > 0 {
         left -= recv.read(left).await?.ok_or("ended early")?.len();
@@ -173,16 +180,16 @@ async fn sink(recv: &mut QuinnRecvStream, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-async fn both(send: &mut QuinnSendStream, recv: &mut QuinnRecvStream, bytes: usize) -> Result<()> {
+async fn both(send: &mut AnySendStream, recv: &mut AnyRecvStream, bytes: usize) -> Result<()> {
     tokio::try_join!(source(send, bytes), sink(recv, bytes)).map(|_| ())
 }
 
-async fn ping(send: &mut QuinnSendStream, recv: &mut QuinnRecvStream) -> Result<()> {
+async fn ping(send: &mut AnySendStream, recv: &mut AnyRecvStream) -> Result<()> {
     send.write_all(Bytes::from_static(b"12345678")).await?;
     Ok(recv.read_exact(&mut [0; 8]).await?)
 }
 
-async fn pong(send: &mut QuinnSendStream, recv: &mut QuinnRecvStream) -> Result<()> {
+async fn pong(send: &mut AnySendStream, recv: &mut AnyRecvStream) -> Result<()> {
     let mut message = [0; 8];
     recv.read_exact(&mut message).await?;
     Ok(send.write_all(Bytes::copy_from_slice(&message)).await?)

@@ -129,7 +129,9 @@ impl<D: DeviceAdapter> Builder<D> {
         self
     }
 
-    /// The QUIC implementation. Ranks with different ones can be in one group.
+    /// The QUIC implementation. Ranks with different ones can be in one group. Default: quinn where it is part
+    /// of the build, which depends on the crate's features; [`join`](Self::join) fails with [`Error::Config`]
+    /// where the one asked for is not.
     pub fn transport(mut self, backend: Backend) -> Self {
         self.settings.backend = backend;
         self

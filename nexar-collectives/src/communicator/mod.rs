@@ -84,7 +84,7 @@ impl Communicator {
     /// | `NEXAR_CERT`, `NEXAR_KEY`, `NEXAR_CA` | PEM files, instead of a secret |
     /// | `NEXAR_BIND` | address or interface to listen on, with or without a port |
     /// | `NEXAR_ADVERTISE` | address at which the others reach this process, if another |
-    /// | `NEXAR_TRANSPORT` | `quinn` or `s2n-quic` |
+    /// | `NEXAR_TRANSPORT` | `quinn` or `s2n-quic`, one that is part of the build; if not set, the first of them |
     /// | `NEXAR_TIMEOUT_SECS` | time limit for joining and for each operation |
     /// | `NEXAR_DETECTION_SECS` | silence after which a rank is taken for dead |
     /// | `NEXAR_SPIN_US` | microseconds to look for data before sleeping, 0 for none |
@@ -93,8 +93,9 @@ impl Communicator {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] names the variable that is missing or does not parse; [`Error::Join`] says why
-    /// the group did not form, with the ranks that did not come.
+    /// [`Error::Config`] names the variable that is missing or does not parse, and the feature to enable for a
+    /// transport that is not part of the build; [`Error::Join`] says why the group did not form, with the
+    /// ranks that did not come.
     ///
     /// # Cancel safety
     ///

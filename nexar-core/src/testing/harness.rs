@@ -53,7 +53,7 @@ pub trait Harness: Send + Sync + 'static {
     }
 
     /// An address at which nobody listens. The default is a UDP port of 127.0.0.1 that was free a moment
-    /// ago.
+    /// ago: transports that do not run over UDP give one of their own.
     fn dead_address(&self) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.local_addr().expect("the port")

@@ -73,6 +73,13 @@ pub struct NewConnection<C: Connection> {
 }
 
 /// One local endpoint, able to dial and to be dialled.
+///
+/// Whoever awaits a method may be on another runtime, or on none: what a method needs of a runtime (sockets,
+/// timers, tasks) belongs to [`background`](Self::background).
+///
+/// Dropping a transport stops it without waiting: it accepts and dials nobody any more, and its address
+/// becomes free. Its connections may be closed with it, with code 0; [`close`](Self::close) is what closes
+/// them, and says why.
 pub trait Transport: Send + Sync + 'static {
     /// The connections of this transport.
     type Connection: Connection;
@@ -102,6 +109,8 @@ pub trait Transport: Send + Sync + 'static {
     ) -> impl Future<Output = Result<NewConnection<Self::Connection>, ConnectionError>> + Send;
 
     /// Waits for the next connection whose handshake has succeeded; `None` once the endpoint is closed.
+    /// Connections come in the order in which their handshakes have succeeded: of two dials, the second of
+    /// which begins when the first has returned, the first is accepted first.
     ///
     /// Handshakes proceed concurrently in the background, a bounded number at a time, so that a peer
     /// that stalls holds nobody up. Strangers are refused there and logged.
@@ -132,6 +141,9 @@ pub trait Transport: Send + Sync + 'static {
 }
 
 /// A connection to one verified peer. Clones are handles to the same connection.
+///
+/// Its acceptors and streams keep it open as well. When a side drops the last of all of these, that side closes
+/// the connection with code 0, and data that was not acknowledged may be lost.
 pub trait Connection: Clone + Send + Sync + fmt::Debug + 'static {
     /// The sending half of a stream.
     type SendStream: SendStream;
@@ -162,7 +174,8 @@ pub trait Connection: Clone + Send + Sync + fmt::Debug + 'static {
     /// Who the peer has proven to be.
     fn peer_identity(&self) -> &PeerId;
 
-    /// The peer's current address.
+    /// The address at which the peer's endpoint can be dialled, as this side sees it now; not that of a socket
+    /// of its own that the peer may have dialled from.
     fn remote_addr(&self) -> SocketAddr;
 
     /// Closes the connection at once. Data that the peer has not acknowledged may be lost: finish the
@@ -230,7 +243,10 @@ pub trait SendStream: Send + fmt::Debug + 'static {
     fn finish(&mut self) -> Result<(), StreamError>;
 
     /// After [`finish`](Self::finish): ready once the peer's transport has received everything. That
-    /// is not yet to say that its application has read it.
+    /// is not yet to say that its application has read it, but it can, even if the connection is closed now.
+    ///
+    /// A receiver that is dropped after it has read to the end does not change that. One that is stopped or
+    /// dropped earlier makes this [`StreamError::Stopped`], unless everything had been acknowledged by then.
     fn poll_acked(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>>;
 
     /// Abandons the stream: the peer sees [`StreamError::Reset`] with `code`, perhaps before it has

@@ -16,7 +16,7 @@
 //! 1. The futures are polled only under the lock of [`Core`], and only by the current
 //!    [`Owner`](state::Owner). A party that lost the ownership notices at its next round.
 //! 2. Wakers of the set do nothing but note what is ready under the lock of [`State`], which
-//!    is a leaf: nothing is called, dropped or locked under it. the backends wake and spawn under their own locks.
+//!    is a leaf: nothing is called, dropped or locked under it: the backends wake and spawn under their own locks.
 //! 3. The socket never registers for readiness by itself. When it has nothing, it notes who asked; the
 //!    owner has them ask again ([`Socket::retry`]). Only the background arms the readiness of the file
 //!    descriptor, as the last step before it sleeps.
