@@ -227,6 +227,7 @@ macro_rules! __transport_cases {
             acknowledged_before_it_is_read
             acknowledged_while_it_is_read
             acknowledged_data_survives_a_close
+            acknowledged_data_survives_dropped_handles
             a_close_tells_what_was_acknowledged
             finished_streams_take_no_more
             reset_reaches_the_reader

@@ -1,6 +1,6 @@
 //! The end of connections: data that has arrived outlives it, and its reason is said.
 
-use super::link::Links;
+use super::{error, link::Links};
 use nexar_core::transport::ConnectionError;
 use s2n_quic::provider::{
     connection_close_formatter::{ConnectionClose, Context, Formatter},
@@ -59,7 +59,10 @@ impl PacketInterceptor for CloseGuard {
 /// A frame of one byte without a meaning.
 const PADDING: u8 = 0;
 
-/// Finds the application's close in the frames of a packet.
+/// How s2n-quic ends a connection that nobody holds any more.
+const NO_ERROR: u64 = 0;
+
+/// Finds the close in the frames of a packet, unless it reports an error of the transport.
 fn find_close(payload: &mut [u8]) -> Option<(Range<usize>, ConnectionError)> {
     let len = payload.len();
     let mut rest = DecoderBufferMut::new(payload);
@@ -67,15 +70,19 @@ fn find_close(payload: &mut [u8]) -> Option<(Range<usize>, ConnectionError)> {
         let start = len - rest.len();
         let (frame, after) = rest.decode::<FrameMut<'_>>().ok()?;
         rest = after;
-        if let FrameMut::ConnectionClose(close) = frame
-            && close.frame_type.is_none()
-        {
-            let end = ConnectionError::ClosedByPeer {
-                code: close.error_code.as_u64(),
+        let FrameMut::ConnectionClose(close) = frame else {
+            continue;
+        };
+        let code = close.error_code.as_u64();
+        let end = match close.frame_type {
+            None => ConnectionError::ClosedByPeer {
+                code,
                 reason: String::from_utf8_lossy(close.reason.unwrap_or_default()).into_owned(),
-            };
-            return Some((start..len - rest.len(), end));
-        }
+            },
+            Some(_) if code == NO_ERROR => error::ended_by_peer(),
+            Some(_) => return None,
+        };
+        return Some((start..len - rest.len(), end));
     }
     None
 }
@@ -182,6 +189,13 @@ mod tests {
         let (frame, end) = find_close(&mut payload).unwrap();
         assert_eq!(frame, 3..10);
         assert_eq!(end.to_string(), "closed by the peer with code 7: left");
+    }
+
+    #[test]
+    fn a_connection_that_was_dropped_is_closed_without_an_error() {
+        let (frame, end) = find_close(&mut *b"\x1c\x00\x00\x00").unwrap();
+        assert_eq!(frame, 0..4);
+        assert!(matches!(end, ConnectionError::ClosedByPeer { code: 0, .. }));
     }
 
     #[test]

@@ -219,10 +219,10 @@ impl Links {
 /// data without regard to the peer's window for the connection; this bounds it.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    taken: AtomicU64,
-    sent: AtomicU64,
+    bytes: AtomicU64,
     ended: AtomicBool,
     anybody_waits: AtomicBool,
+    /// One for each task that waits.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -230,13 +230,8 @@ pub(super) struct Backlog {
 const MAX_BACKLOG: u64 = 64 << 20;
 
 impl Backlog {
-    fn bytes(&self) -> u64 {
-        let sent = self.sent.load(Ordering::Relaxed);
-        self.taken.load(Ordering::Relaxed).saturating_sub(sent)
-    }
-
     fn has_room(&self) -> bool {
-        self.bytes() < MAX_BACKLOG || self.ended.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::SeqCst) < MAX_BACKLOG || self.ended.load(Ordering::SeqCst)
     }
 
     /// Ready when there is room for another chunk.
@@ -244,8 +239,13 @@ impl Backlog {
         if self.has_room() {
             return Poll::Ready(());
         }
-        self.waiting().push(cx.waker().clone());
-        self.anybody_waits.store(true, Ordering::SeqCst);
+        {
+            let mut waiting = self.waiting();
+            if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            self.anybody_waits.store(true, Ordering::SeqCst);
+        }
         if self.has_room() {
             return Poll::Ready(());
         }
@@ -253,12 +253,16 @@ impl Backlog {
     }
 
     pub(super) fn take(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::SeqCst);
     }
 
-    /// Bytes were sent, or discarded with their stream.
+    /// Bytes were sent, or discarded with their stream. Of the latter it is not known how many had been sent
+    /// already: the count may be too low then, until everything is sent.
     pub(super) fn sent(&self, bytes: u64) {
-        self.sent.fetch_add(bytes, Ordering::SeqCst);
+        let rest = |before: u64| Some(before.saturating_sub(bytes));
+        let _ = self
+            .bytes
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest);
         if self.anybody_waits.load(Ordering::SeqCst) && self.has_room() {
             self.wake();
         }

@@ -66,6 +66,32 @@ pub async fn acknowledged_data_survives_a_close<H: Harness>(
     pattern.read_to_end(&mut recv, 0, 50_000).await;
 }
 
+pub async fn acknowledged_data_survives_dropped_handles<H: Harness>(
+    _: Arc<H>,
+    a: End<H::Transport>,
+    mut b: End<H::Transport>,
+) {
+    let pattern = Pattern::new(28);
+    let mut send = a.connection.open_uni().await.expect("open");
+    pattern.write(&mut send, 0, 50_000).await;
+    send.finish().expect("finish");
+    send.acked().await.expect("acknowledged");
+    let End {
+        transport: _kept,
+        connection,
+        uni,
+        bi,
+    } = a;
+    drop((send, connection, uni, bi));
+    let end = b.connection.closed().await;
+    assert!(
+        matches!(end, ConnectionError::ClosedByPeer { code: 0, .. }),
+        "{end}"
+    );
+    let mut recv = b.uni.accept().await.expect("accept");
+    pattern.read_to_end(&mut recv, 0, 50_000).await;
+}
+
 pub async fn a_close_tells_what_was_acknowledged<H: Harness>(
     harness: Arc<H>,
     a: End<H::Transport>,
