@@ -7,7 +7,8 @@ use crate::{
     messaging::Messenger,
     transport::{Connection, NewConnection, SendStream, Transport},
     wire::{
-        self, LaneKind, MAX_JOIN_FRAME, PROTOCOL_VERSION, Preamble,
+        self, LaneKind, MAX_CONTROL_FRAME, MAX_JOIN_FRAME, PROTOCOL_VERSION, Preamble,
+        control::Control,
         join::{Answer, Hello, Join, Opening},
     },
 };
@@ -155,6 +156,13 @@ impl<T: Transport> RawRank<T> {
             new,
             control,
         }
+    }
+
+    /// Sends a control frame to rank 0.
+    pub(super) async fn says(&mut self, control: &Control) {
+        wire::write_frame(&mut self.control.0, control, MAX_CONTROL_FRAME)
+            .await
+            .expect("write a control frame");
     }
 
     /// A stream to rank 0 that says what kind it is.

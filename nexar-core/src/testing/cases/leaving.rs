@@ -9,6 +9,7 @@ use crate::{
         tools::Pattern,
     },
     transport::{Connection, Transport},
+    wire::control::Control,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
@@ -90,7 +91,9 @@ pub async fn a_silent_rank_is_lost<H: Harness>(
     b: End<H::Transport>,
 ) {
     let limits = patient(&*harness).with_detection(Duration::from_secs(1));
-    let (zero, raw) = group_with_raw::<H>(a, b, limits).await;
+    let (zero, mut raw) = group_with_raw::<H>(a, b, limits).await;
+    // Who has never said anything may still be joining.
+    raw.says(&Control::Heartbeat).await;
     let large = Pattern::new(81).message(1 << 20);
     let (sent, received) = tokio::join!(
         zero.messenger.send(1, 1, large),
