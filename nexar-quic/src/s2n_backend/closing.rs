@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_dropped_is_closed_without_an_error() {
-        let (frame, end) = find_close(&mut *b"\x1c\x00\x00\x00").unwrap();
+        let mut payload = *b"\x1c\x00\x00\x00";
+        let (frame, end) = find_close(&mut payload).unwrap();
         assert_eq!(frame, 0..4);
         assert!(matches!(end, ConnectionError::ClosedByPeer { code: 0, .. }));
     }
