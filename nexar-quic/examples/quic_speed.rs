@@ -36,6 +36,10 @@ struct Options {
 
 fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
+    if args.iter().any(|arg| arg.starts_with('-')) {
+        println!("quic_speed [spin in us] [current | main | task] [GiB] [quinn | s2n-quic]");
+        return Ok(());
+    }
     let arg = |i: usize, default: &str| args.get(i).cloned().unwrap_or(default.to_owned());
     let options = Options {
         spin: Duration::from_micros(arg(0, "50").parse()?),

@@ -23,12 +23,21 @@ use crate::s2n_backend as s2n;
 
 /// The QUIC implementations that this crate knows. Which of them are compiled in depends on the crate's
 /// features of the same names; they speak the same protocol and can be mixed within a cluster.
+///
+/// ```
+/// use nexar_quic::Backend;
+///
+/// let backend: Backend = "s2n-quic".parse()?;
+/// assert_eq!(backend, Backend::S2nQuic);
+/// println!("{backend} is {}", if backend.is_available() { "here" } else { "not in this build" });
+/// # Ok::<(), nexar_quic::BackendError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
-    /// quinn.
+    /// [quinn](https://docs.rs/quinn), feature `quinn`: the default.
     Quinn,
-    /// s2n-quic.
+    /// [s2n-quic](https://docs.rs/s2n-quic), feature `s2n-quic`.
     S2nQuic,
 }
 
@@ -92,7 +101,9 @@ pub enum BackendError {
         name: String,
     },
     /// It is not part of this build.
-    #[error("{backend} is not part of this build: enable the feature `{backend}`")]
+    #[error(
+        "{backend} is not part of this build: enable the feature `{backend}` of nexar-collectives or nexar-quic"
+    )]
     NotCompiledIn {
         /// The backend.
         backend: Backend,

@@ -12,7 +12,7 @@ pub enum Profile {
     /// [`Lan`](Self::Lan) for private and link-local addresses, [`Wan`](Self::Wan) for all others.
     #[default]
     Auto,
-    /// Same host: a fixed congestion window and the largest datagrams from the start.
+    /// Same host: the largest datagrams from the start and, with quinn, a fixed congestion window.
     Loopback,
     /// A private network: Cubic with 4 MiB in flight at most, datagram size up to the link's MTU.
     Lan,

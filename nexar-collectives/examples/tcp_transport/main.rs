@@ -22,9 +22,9 @@
 //! # In which order to write one
 //!
 //! The traits are in `nexar-core`, and the suite is in its feature `testing`, for the dev-dependencies.
-//! Write the [`Harness`](nexar_core::testing::Harness) first, at the end of this file, and leave the
-//! methods of the traits empty until their turn comes; then make one group of cases pass after the
-//! other.
+//! Write the [`Harness`](nexar_core::testing::Harness) first, at the end of this file, and each method of the
+//! traits as an `async fn` (or `fn`) that is still to be done, until its turn comes; then make one group of
+//! cases pass after the other. Every case connects two endpoints before anything else.
 //!
 //! 1. `frame.rs`: what travels. A transport over a protocol with streams of its own, such as QUIC, has
 //!    no need of this file, nor of `table.rs`.

@@ -121,7 +121,29 @@ impl Communicator {
 }
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Joins a group over a transport of one's own making.
+    /// Joins a group over a transport of one's own making. The builder, `NEXAR_*` variables and `nexar-run` are for
+    /// the QUIC transports: here, each process is told where the seed is.
+    ///
+    /// The first process is the seed, with `SeedRoute::Here(endpoint)`; the others dial it, with
+    /// `SeedRoute::Dial(vec![(endpoint, address_of_the_seed)])`:
+    ///
+    /// ```
+    /// use nexar_collectives::{
+    ///     Communicator, CpuAdapter, Result,
+    ///     membership::{JoinRequest, SeedRoute},
+    ///     transport::Transport,
+    /// };
+    /// use std::{net::SocketAddr, sync::Arc};
+    ///
+    /// async fn rank<T: Transport>(endpoint: T, seed: Option<SocketAddr>) -> Result<Communicator<T>> {
+    ///     let endpoint = Arc::new(endpoint);
+    ///     let route = match seed {
+    ///         None => SeedRoute::Here(endpoint),
+    ///         Some(address) => SeedRoute::Dial(vec![(endpoint, address)]),
+    ///     };
+    ///     Communicator::join(route, JoinRequest::new("my job", 2), CpuAdapter).await
+    /// }
+    /// ```
     ///
     /// # Errors
     ///

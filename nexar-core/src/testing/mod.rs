@@ -1,5 +1,12 @@
 //! A conformance suite for transports.
 //!
+//! In the feature `testing`, which belongs among the `dev-dependencies`:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! nexar-core = { path = "../nexar/nexar-core", features = ["testing"] }
+//! ```
+//!
 //! Whoever writes a [`Transport`] implements [`Harness`] for it and calls
 //! [`transport_conformance!`](crate::transport_conformance), which emits one `#[test]` for each case. One file
 //! with both is all that it takes:
@@ -48,7 +55,8 @@
 //! | leaving | delivers 1000 messages before a clean leave, and says whom a leave did not reach; finds silent and dead ranks; refuses who comes too late |
 //! | lies | refuses headers, written by hand, that claim more than may or does come, before memory is set aside |
 //!
-//! [`CASES`] has the names.
+//! `cargo test -- --list` has the names of the cases, and so has [`CASES`] at run time; `cargo test half_close` runs
+//! one of them. All begin by connecting two endpoints, so `connect` and `accept` come first.
 //!
 //! # What it does not cover, and how to skip
 //!

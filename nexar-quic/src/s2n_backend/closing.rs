@@ -97,27 +97,29 @@ const MAX_REASONS: usize = 256;
 const MAX_CLOSING: usize = 1_024;
 
 /// Says why this side closes a connection. s2n-quic's close takes a code only, and asks a formatter for
-/// the text with the peer's address.
+/// the text with the peer's address. One for each endpoint, so that two connections between the same processes,
+/// one dialled by each, do not get each other's.
 #[derive(Clone, Default)]
-pub(super) struct Reasons(Arc<Mutex<HashMap<SocketAddr, &'static str>>>);
+pub(super) struct Reasons(Arc<Mutex<HashMap<(SocketAddr, u64), &'static str>>>);
 
 impl Reasons {
-    /// To be set before the connection with `remote` is closed.
-    pub(super) fn set(&self, remote: SocketAddr, reason: &str) {
+    /// To be set before the connection with `remote` is closed with `code`.
+    pub(super) fn set(&self, remote: SocketAddr, code: u64, reason: &str) {
+        let key = (remote, *error::code(code));
         let mut closing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if closing.len() >= MAX_CLOSING {
             closing.clear();
         }
         match intern(reason) {
-            Some(reason) => closing.insert(remote, reason),
-            None => closing.remove(&remote),
+            Some(reason) => closing.insert(key, reason),
+            None => closing.remove(&key),
         };
     }
 
-    fn take(&self, context: &Context<'_>) -> Option<&'static [u8]> {
+    fn take(&self, context: &Context<'_>, code: u64) -> Option<&'static [u8]> {
         let remote = SocketAddr::from(*context.remote_address);
         let mut closing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        closing.remove(&remote).map(str::as_bytes)
+        closing.remove(&(remote, code)).map(str::as_bytes)
     }
 }
 
@@ -156,7 +158,7 @@ impl Formatter for Reasons {
         error: application::Error,
     ) -> ConnectionClose<'_> {
         ConnectionClose {
-            reason: self.take(context),
+            reason: self.take(context, *error),
             ..error.into()
         }
     }

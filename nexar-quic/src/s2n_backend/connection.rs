@@ -20,7 +20,7 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 /// A connection over s2n-quic.
@@ -34,7 +34,6 @@ pub(super) struct Inner {
     peer: PeerId,
     remote: SocketAddr,
     reasons: Reasons,
-    send_buffer: u64,
     uni: Mutex<Incoming<ReceiveStreamAcceptor>>,
     bi: Mutex<Incoming<BidirectionalStreamAcceptor>>,
     /// The receiving halves that somebody holds, for [`salvage`](Self::salvage).
@@ -47,7 +46,6 @@ impl S2nQuicConnection {
         mut connection: s2n_quic::Connection,
         link: Arc<Link>,
         reasons: Reasons,
-        send_buffer: u64,
         keep_alive: bool,
     ) -> Result<Self, ConnectionError> {
         let Some(peer) = link.peer().cloned() else {
@@ -68,7 +66,6 @@ impl S2nQuicConnection {
             peer,
             remote,
             reasons,
-            send_buffer,
             uni: Mutex::new(Incoming::new(uni)),
             bi: Mutex::new(Incoming::new(bi)),
             halves: Mutex::default(),
@@ -95,14 +92,9 @@ impl Inner {
         &self.link
     }
 
-    /// Bytes that a stream of this connection holds for sending.
-    pub(super) fn send_buffer(&self) -> u64 {
-        self.send_buffer
-    }
-
     pub(super) fn close(&self, code: u64, reason: &str) {
         if self.link.end().is_none() {
-            self.reasons.set(self.remote, reason);
+            self.reasons.set(self.remote, code, reason);
             self.link.set_end(ConnectionError::ClosedLocally);
             self.handle.close(error::code(code));
         }
@@ -319,9 +311,13 @@ impl UniAcceptor for S2nQuicUniAcceptor {
     type RecvStream = S2nQuicRecvStream;
 
     async fn accept(&mut self) -> Result<S2nQuicRecvStream, ConnectionError> {
-        let half = poll_fn(|cx| self.0.uni().poll_accept(cx)).await;
-        let half = half.map_err(|error| self.0.ended(error))?;
-        Ok(S2nQuicRecvStream::new(half, self.0.clone()))
+        let stream = poll_fn(|cx| {
+            // Under the lock: a stream is always where `salvage` finds it.
+            let mut uni = self.0.uni();
+            let half = ready!(uni.poll_accept(cx));
+            Poll::Ready(half.map(|half| S2nQuicRecvStream::new(half, self.0.clone())))
+        });
+        stream.await.map_err(|error| self.0.ended(error))
     }
 }
 
@@ -339,12 +335,16 @@ impl BiAcceptor for S2nQuicBiAcceptor {
     type RecvStream = S2nQuicRecvStream;
 
     async fn accept(&mut self) -> Result<(S2nQuicSendStream, S2nQuicRecvStream), ConnectionError> {
-        let stream = poll_fn(|cx| self.0.bi().poll_accept(cx)).await;
-        let (send, half) = stream.map_err(|error| self.0.ended(error))?;
+        let stream = poll_fn(|cx| {
+            let mut bi = self.0.bi();
+            let stream = ready!(bi.poll_accept(cx));
+            Poll::Ready(stream.map(|(send, half)| {
+                let recv = S2nQuicRecvStream::new(half, self.0.clone());
+                (send, recv)
+            }))
+        });
+        let (send, recv) = stream.await.map_err(|error| self.0.ended(error))?;
         let window = |windows: &Windows| windows.accepted_bi;
-        Ok((
-            S2nQuicSendStream::new(send, self.0.clone(), window),
-            S2nQuicRecvStream::new(half, self.0.clone()),
-        ))
+        Ok((S2nQuicSendStream::new(send, self.0.clone(), window), recv))
     }
 }

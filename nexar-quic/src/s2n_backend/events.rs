@@ -84,11 +84,23 @@ impl Subscriber for Events {
                 }
             }
             events::Frame::StopSending { id, .. } => {
-                if let Some(credit) = context.link.credit(id) {
-                    credit.wake();
-                }
+                context.link.stream_stopped(id);
             }
             _ => {}
+        }
+    }
+
+    fn on_frame_sent(
+        &mut self,
+        context: &mut EventContext,
+        _meta: &ConnectionMeta,
+        event: &events::FrameSent,
+    ) {
+        if let events::Frame::Stream {
+            id, offset, len, ..
+        } = event.frame
+        {
+            context.link.stream_sent(id, offset + u64::from(len));
         }
     }
 
@@ -132,15 +144,6 @@ impl Subscriber for Events {
             refusals.refused(remote, &end);
         }
         context.link.set_end(end);
-    }
-
-    fn on_tx_stream_progress(
-        &mut self,
-        context: &mut EventContext,
-        _meta: &ConnectionMeta,
-        event: &events::TxStreamProgress,
-    ) {
-        context.link.backlog.sent(event.bytes as u64);
     }
 
     fn on_recovery_metrics(

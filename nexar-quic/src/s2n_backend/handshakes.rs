@@ -53,8 +53,8 @@ pub(super) struct Handshakes {
     config: Config,
     local: SocketAddr,
     client: Client,
-    limits: PathLimits,
-    reasons: Reasons,
+    client_reasons: Reasons,
+    server_reasons: Reasons,
     links: [Arc<Links>; 2],
     finished: Arc<AtomicUsize>,
     refusals: RefusalLog,
@@ -69,12 +69,12 @@ impl Handshakes {
     ) -> Result<(Self, Server, Machines), ConnectionError> {
         let prefixes = Prefixes::random()?;
         let limits = PathLimits::new(&config)?;
-        let reasons = Reasons::default();
         let parts = Parts {
             config: &config,
             local,
-            limits: limits.clone(),
-            reasons: reasons.clone(),
+            limits,
+            server_reasons: Reasons::default(),
+            client_reasons: Reasons::default(),
             finished: Arc::default(),
         };
         let (server, server_side) = parts.server(prefixes.server)?;
@@ -92,12 +92,17 @@ impl Handshakes {
                 .ok_or(ConnectionError::EndpointClosed)?,
             client_links: client_side.1.clone(),
         };
-        let finished = parts.finished.clone();
+        let Parts {
+            finished,
+            server_reasons,
+            client_reasons,
+            ..
+        } = parts;
         let handshakes = Handshakes {
             local,
             client,
-            limits,
-            reasons,
+            client_reasons,
+            server_reasons,
             links: [server_side.1, client_side.1],
             finished,
             refusals: RefusalLog::default(),
@@ -139,7 +144,7 @@ impl Handshakes {
             let connection = attempt.await.map_err(error::connection)?;
             let link = link(&connection)?;
             link.confirmed().await?;
-            self.wrap(connection, link)
+            self.wrap(connection, link, &self.client_reasons)
         };
         let connection = timeout(self.config.handshake_timeout, handshake)
             .await
@@ -158,7 +163,8 @@ impl Handshakes {
     pub(super) async fn serve(self: Arc<Self>, mut server: Server, ready: mpsc::Sender<Pending>) {
         while let Some(connection) = server.accept().await {
             let remote = connection.remote_addr();
-            let accepted = link(&connection).and_then(|link| self.wrap(connection, link));
+            let accepted = link(&connection)
+                .and_then(|link| self.wrap(connection, link, &self.server_reasons));
             match accepted {
                 // One place for each: the queue cannot be full.
                 Ok(connection) => {
@@ -177,17 +183,10 @@ impl Handshakes {
         &self,
         connection: s2n_quic::Connection,
         link: Arc<Link>,
+        reasons: &Reasons,
     ) -> Result<S2nQuicConnection, ConnectionError> {
-        let remote = connection.remote_addr().unwrap_or(self.local);
-        let send_buffer = self.limits.send_buffer(remote);
         let keep_alive = self.config.keep_alive.is_some();
-        let connection = S2nQuicConnection::new(
-            connection,
-            link,
-            self.reasons.clone(),
-            send_buffer,
-            keep_alive,
-        )?;
+        let connection = S2nQuicConnection::new(connection, link, reasons.clone(), keep_alive)?;
         if self.closed.load(Ordering::SeqCst) {
             connection.close(0, "closed");
             return Err(ConnectionError::EndpointClosed);
@@ -233,7 +232,8 @@ struct Parts<'a> {
     config: &'a Config,
     local: SocketAddr,
     limits: PathLimits,
-    reasons: Reasons,
+    server_reasons: Reasons,
+    client_reasons: Reasons,
     finished: Arc<AtomicUsize>,
 }
 
@@ -266,7 +266,7 @@ impl Parts<'_> {
                 .with_congestion_controller(Congestion::new(config))?
                 .with_event(Events::new(links.clone(), Some(RefusalLog::default())))?
                 .with_packet_interceptor(CloseGuard(links.clone()))?
-                .with_connection_close_formatter(self.reasons.clone())?
+                .with_connection_close_formatter(self.server_reasons.clone())?
                 .with_endpoint_limits(limits)?
                 .start()?)
         };
@@ -296,7 +296,7 @@ impl Parts<'_> {
                 .with_congestion_controller(Congestion::new(config))?
                 .with_event(Events::new(links.clone(), None))?
                 .with_packet_interceptor(CloseGuard(links.clone()))?
-                .with_connection_close_formatter(self.reasons.clone())?
+                .with_connection_close_formatter(self.client_reasons.clone())?
                 .start()?)
         };
         let client = build().map_err(error::text)?;

@@ -132,11 +132,35 @@ impl Link {
         credit
     }
 
+    /// Nobody holds the stream `id` any more; what it has taken is still sent.
     pub(super) fn close_credit(&self, id: u64) {
-        self.credits().remove(&id);
+        let mut credits = self.credits();
+        if credits.get(&id).is_some_and(|credit| credit.abandon()) {
+            credits.remove(&id);
+        }
     }
 
-    /// The credit of a stream of this side that somebody holds.
+    /// The bytes of stream `id` before `end` were sent.
+    pub(super) fn stream_sent(&self, id: u64, end: u64) {
+        if let Some(credit) = self.credit(id)
+            && credit.sent(end, &self.backlog)
+        {
+            self.credits().remove(&id);
+        }
+    }
+
+    /// The peer does not want the stream `id` any more.
+    pub(super) fn stream_stopped(&self, id: u64) {
+        let credit = self.credit(id);
+        if let Some(credit) = credit {
+            if credit.discard(&self.backlog) {
+                self.credits().remove(&id);
+            }
+            credit.wake();
+        }
+    }
+
+    /// The credit of a stream of this side that somebody holds or that has something to send.
     pub(super) fn credit(&self, id: u64) -> Option<Arc<Credit>> {
         self.credits().get(&id).cloned()
     }
@@ -252,13 +276,12 @@ impl Backlog {
         Poll::Pending
     }
 
-    pub(super) fn take(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::SeqCst);
+    fn take(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Bytes were sent, or discarded with their stream. Of the latter it is not known how many had been sent
-    /// already: the count may be too low then, until everything is sent.
-    pub(super) fn sent(&self, bytes: u64) {
+    /// Bytes were sent, or discarded with their stream.
+    fn sent(&self, bytes: u64) {
         let rest = |before: u64| Some(before.saturating_sub(bytes));
         let _ = self
             .bytes
@@ -303,13 +326,82 @@ pub(super) struct Windows {
 pub(super) struct Credit {
     limit: AtomicU64,
     writer: Mutex<Option<Waker>>,
+    account: Mutex<Account>,
+}
+
+/// What a stream has in the connection's [`Backlog`].
+#[derive(Debug, Default)]
+struct Account {
+    taken: u64,
+    /// Sent at least once.
+    sent: u64,
+    /// The rest will not be sent.
+    discarded: bool,
+    /// Nobody holds the stream.
+    abandoned: bool,
+}
+
+impl Account {
+    fn is_settled(&self) -> bool {
+        self.abandoned && (self.discarded || self.sent >= self.taken)
+    }
 }
 
 impl Credit {
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream is about to take `bytes`: before it does, lest they are sent before they are counted.
+    pub(super) fn take(&self, bytes: u64, backlog: &Backlog) {
+        let mut account = self.account();
+        if !account.discarded {
+            account.taken += bytes;
+            backlog.take(bytes);
+        }
+    }
+
+    /// It did not.
+    pub(super) fn give_back(&self, bytes: u64, backlog: &Backlog) {
+        let mut account = self.account();
+        if !account.discarded {
+            account.taken -= bytes;
+            backlog.sent(bytes);
+        }
+    }
+
+    /// Whether nothing more will happen.
+    fn sent(&self, end: u64, backlog: &Backlog) -> bool {
+        let mut account = self.account();
+        if !account.discarded && end > account.sent {
+            backlog.sent(end - account.sent);
+            account.sent = end;
+        }
+        account.is_settled()
+    }
+
+    /// The rest will not be sent. Whether nothing more will happen.
+    pub(super) fn discard(&self, backlog: &Backlog) -> bool {
+        let mut account = self.account();
+        if !account.discarded {
+            account.discarded = true;
+            backlog.sent(account.taken - account.sent);
+        }
+        account.is_settled()
+    }
+
+    /// Nobody holds the stream. Whether nothing more will happen.
+    fn abandon(&self) -> bool {
+        let mut account = self.account();
+        account.abandoned = true;
+        account.is_settled()
+    }
+
     fn new(limit: u64) -> Self {
         Credit {
             limit: AtomicU64::new(limit),
             writer: Mutex::new(None),
+            account: Mutex::default(),
         }
     }
 

@@ -40,10 +40,15 @@ use tokio::{
 /// all its futures can be polled by any executor. It speaks the same protocol as
 /// [`QuinnTransport`](crate::QuinnTransport), and each can dial the other.
 ///
-/// Where it differs: streams have no priorities; [`Config::send_window`] bounds each stream, and what all
-/// streams of a connection have taken and not yet sent is bounded by 64 MiB; data that has arrived is readable
-/// after the peer has closed the connection, but not after the connection has died of silence; of a reason to
-/// close, 128 bytes are sent.
+/// Feature `s2n-quic`. Where it differs: streams have no priorities; [`Config::send_window`] bounds each stream,
+/// and what all streams of a connection have taken and not yet sent is bounded by 64 MiB;
+/// [`Config::connection_window`] is a ninth larger than configured, since freed room is announced in steps of a
+/// tenth; congestion control is Cubic on all paths; no client has to prove its address before its handshake, and
+/// one whose first packet is refused (another protocol version) is not told; data that has arrived is readable
+/// after the peer has closed the connection, but not after the connection has died of silence; a side that reads
+/// everything and closes at once may leave the other without the acknowledgement; if the packet that closes a
+/// connection is lost, the peer may learn of it from the idle timeout only; of a reason to close, 128 bytes are
+/// sent, and of no more than 256 different ones in a process.
 ///
 /// Dropping it closes it with code 0 in the background; [`close`](Transport::close) also waits until the
 /// peers have been told.

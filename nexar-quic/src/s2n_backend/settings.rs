@@ -61,7 +61,6 @@ impl<T> ByKind<T> {
 pub(super) struct PathLimits {
     profile: Profile,
     limits: ByKind<Limits>,
-    send_buffer: ByKind<u64>,
 }
 
 impl PathLimits {
@@ -69,13 +68,7 @@ impl PathLimits {
         Ok(PathLimits {
             profile: config.profile,
             limits: ByKind::try_new(|kind| limits(config, kind).map_err(error::text))?,
-            send_buffer: ByKind::try_new(|kind| Ok(send_buffer(config, kind)))?,
         })
-    }
-
-    /// Bytes that a stream of a connection with `remote` holds for sending.
-    pub(super) fn send_buffer(&self, remote: SocketAddr) -> u64 {
-        *self.send_buffer.get(Path::to(remote, self.profile))
     }
 }
 
@@ -93,7 +86,8 @@ fn limits(
     let connection = config.connection_window.unwrap_or(kind.connection_window);
     let stream = config.stream_window.unwrap_or(kind.stream_window);
     let stream = stream.min(connection);
-    let send = send_buffer(config, kind);
+    // s2n-quic bounds each stream where quinn bounds the connection.
+    let send = config.send_window.unwrap_or(kind.send_window);
     // The peer's limit is the one that counts.
     let no_limit = settings::MAX_STREAMS.into();
     // s2n-quic announces freed room of the connection in steps of a tenth of its window: with this much on
@@ -119,11 +113,6 @@ fn limits(
         limits = limits.with_max_ack_delay(delay)?;
     }
     Ok(limits)
-}
-
-/// s2n-quic bounds each stream where quinn bounds the connection.
-fn send_buffer(config: &Config, kind: PathSettings) -> u64 {
-    config.send_window.unwrap_or(kind.send_window)
 }
 
 /// Datagram sizes.

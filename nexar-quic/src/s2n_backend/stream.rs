@@ -49,9 +49,7 @@ impl S2nQuicSendStream {
 
     /// Nothing more will be sent.
     fn ended(&mut self, end: StreamError) -> StreamError {
-        // How much of it was sent is not known; the buffer bounds what was not.
-        let discarded = self.taken.min(self.inner.send_buffer());
-        self.inner.link().backlog.sent(discarded);
+        self.credit.discard(&self.inner.link().backlog);
         self.end = Some(Err(end.clone()));
         end
     }
@@ -97,6 +95,11 @@ impl SendStream for S2nQuicSendStream {
             return Poll::Ready(Err(self.ended(end.into())));
         }
         let Poll::Ready(room) = self.credit.poll_room(cx, self.taken) else {
+            // The end wakes who is registered by then.
+            if let Some(end) = self.inner.link().end() {
+                let end = end.clone();
+                return Poll::Ready(Err(self.ended(end.into())));
+            }
             // The peer may have stopped the stream instead of reading it.
             return match self.stream.poll_send_ready(cx) {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(self.failed(error))),
@@ -107,14 +110,19 @@ impl SendStream for S2nQuicSendStream {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let len = data.len().min(MAX_CHUNK).min(room);
         let mut chunk = data.slice(..len);
-        match ready!(self.stream.poll_send(&mut chunk, cx)) {
-            Ok(()) => {
+        let backlog = &self.inner.link().backlog;
+        self.credit.take(len as u64, backlog);
+        match self.stream.poll_send(&mut chunk, cx) {
+            Poll::Ready(Ok(())) => {
                 data.advance(len);
                 self.taken += len as u64;
-                self.inner.link().backlog.take(len);
                 Poll::Ready(Ok(()))
             }
-            Err(error) => Poll::Ready(Err(self.failed(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.failed(error))),
+            Poll::Pending => {
+                self.credit.give_back(len as u64, backlog);
+                Poll::Pending
+            }
         }
     }
 

@@ -582,3 +582,60 @@ async fn a_nearly_full_connection_window_does_not_stop_a_reader() {
     tokio::join!(sending, receiving);
     close(a, b).await;
 }
+
+/// However often the connection's window is full, and whoever discards what: in the end nothing is left over that
+/// would hold writers back.
+#[tokio::test]
+async fn what_waits_for_a_small_window_is_forgotten_once_it_is_sent() {
+    const LEN: u64 = 1 << 20;
+    let a = bind(identity(7));
+    let small = config(identity(7)).connection_window(256 << 10);
+    let b = TestTransport::bind(small).unwrap();
+    let (left, mut right) = connect(&a, &b).await;
+    for round in 0..12 {
+        let mut sending = Vec::new();
+        for seed in 0..8 {
+            let mut send = left.connection.open_uni().await.unwrap();
+            sending.push(tokio::spawn(async move {
+                send_pattern(&mut send, round * 8 + seed, LEN, 1 << 20)
+                    .await
+                    .unwrap();
+            }));
+        }
+        let mut receiving = Vec::new();
+        for seed in 0..8 {
+            let mut recv = right.uni.accept().await.unwrap();
+            receiving.push(tokio::spawn(async move {
+                assert_eq!(
+                    check_pattern(&mut recv, round * 8 + seed).await.unwrap(),
+                    LEN
+                );
+            }));
+        }
+        for task in sending.into_iter().chain(receiving) {
+            task.await.unwrap();
+        }
+    }
+    close(a, b).await;
+}
+
+#[tokio::test]
+async fn what_a_reader_stops_is_forgotten() {
+    let (a, b) = two();
+    let (left, mut right) = connect(&a, &b).await;
+    for _ in 0..100 {
+        let mut send = left.connection.open_uni().await.unwrap();
+        // The reader may stop it meanwhile.
+        let _ = send_pattern(&mut send, 1, 2 << 20, 1 << 20).await;
+        drop(send);
+        drop(right.uni.accept().await.unwrap());
+    }
+    let mut send = left.connection.open_uni().await.unwrap();
+    let sending = async { send_pattern(&mut send, 2, 4 << 20, 1 << 20).await.unwrap() };
+    let receiving = async {
+        let mut recv = right.uni.accept().await.unwrap();
+        assert_eq!(check_pattern(&mut recv, 2).await.unwrap(), 4 << 20);
+    };
+    tokio::join!(sending, receiving);
+    close(a, b).await;
+}
