@@ -2,8 +2,9 @@
 
 use super::{
     closing::Reasons,
+    credit::Windows,
     error,
-    link::{Link, Windows},
+    link::Link,
     stream::{RecvHalf, S2nQuicRecvStream, S2nQuicSendStream},
 };
 use nexar_core::transport::{

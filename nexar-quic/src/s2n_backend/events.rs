@@ -1,8 +1,9 @@
 //! Listens to s2n-quic's events.
 
 use super::{
+    credit::Windows,
     error,
-    link::{Link, Links, Windows},
+    link::{Link, Links},
 };
 use crate::{identity, refusals::RefusalLog};
 use nexar_core::transport::ConnectionError;

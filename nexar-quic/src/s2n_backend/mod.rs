@@ -2,6 +2,7 @@
 
 mod closing;
 mod connection;
+mod credit;
 mod error;
 mod event_loop;
 mod events;

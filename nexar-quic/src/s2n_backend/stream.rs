@@ -2,8 +2,8 @@
 
 use super::{
     connection::Inner,
+    credit::{Credit, Windows},
     error::code,
-    link::{Credit, Windows},
 };
 use bytes::{Buf, Bytes};
 use nexar_core::transport::{RecvStream, SendStream, StreamError};
@@ -131,8 +131,10 @@ impl SendStream for S2nQuicSendStream {
             return Err(StreamError::Closed);
         }
         self.finished = true;
-        // A stream that cannot be finished is reported by the wait for the acknowledgement.
-        let _ = self.stream.finish();
+        if let Err(error) = self.stream.finish() {
+            // Reported by the wait for the acknowledgement; s2n-quic says it once.
+            self.failed(error);
+        }
         Ok(())
     }
 
