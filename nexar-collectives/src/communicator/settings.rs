@@ -313,6 +313,7 @@ mod tests {
         Settings::from_lookup(&find)
     }
 
+    #[cfg(any(feature = "quinn", feature = "s2n-quic"))]
     #[test]
     fn an_empty_environment_is_a_world_of_one() {
         let settings = settings(&[]).unwrap();
@@ -320,6 +321,7 @@ mod tests {
         assert!(settings.hosts_seed());
     }
 
+    #[cfg(feature = "quinn")]
     #[test]
     fn every_variable_is_read() {
         let settings = settings(&[

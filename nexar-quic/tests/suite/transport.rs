@@ -639,3 +639,32 @@ async fn what_a_reader_stops_is_forgotten() {
     tokio::join!(sending, receiving);
     close(a, b).await;
 }
+
+/// Whenever the reader's stop is seen, the wait for the acknowledgement reports it.
+#[tokio::test]
+async fn a_stop_before_the_finish_is_reported() {
+    let (a, b) = two();
+    let (left, mut right) = connect(&a, &b).await;
+    let (mut there, mut back) = left.connection.open_bi().await.unwrap();
+    there.write_all("?".into()).await.unwrap();
+    let (mut answer, mut question) = right.bi.accept().await.unwrap();
+    let mut send = left.connection.open_uni().await.unwrap();
+    send.write_all("unwanted".into()).await.unwrap();
+    right.uni.accept().await.unwrap().stop(3);
+    // Two round trips: the stop has arrived, then what follows from the finish has been acknowledged.
+    for finish in [false, true, false] {
+        if finish {
+            send.finish().unwrap();
+        }
+        question.read(1).await.unwrap().unwrap();
+        answer.write_all("!".into()).await.unwrap();
+        back.read(1).await.unwrap().unwrap();
+        there.write_all("?".into()).await.unwrap();
+    }
+    let acked = send.acked().await;
+    assert!(
+        matches!(acked, Err(StreamError::Stopped { code: 3 })),
+        "{acked:?}"
+    );
+    close(a, b).await;
+}
