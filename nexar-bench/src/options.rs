@@ -64,7 +64,12 @@ mod tests {
 
     #[test]
     fn transports_have_names() {
-        assert_eq!(transport("quinn").unwrap(), Backend::Quinn);
+        for backend in Backend::ALL {
+            match transport(backend.name()) {
+                Ok(found) => assert_eq!(found, backend),
+                Err(error) => assert!(!backend.is_available(), "{error}"),
+            }
+        }
         assert!(transport("tcp").unwrap_err().to_string().contains("quinn"));
     }
 }
