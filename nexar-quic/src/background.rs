@@ -10,6 +10,7 @@ use std::{
 use tokio::{
     runtime::{Builder, Handle},
     sync::{oneshot, watch},
+    task::JoinHandle,
 };
 
 type LastJob = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -63,6 +64,16 @@ impl Background {
         &self.handle
     }
 
+    /// Runs `work` on the thread and waits for it; `None` if the thread ends before. Dropping the future
+    /// abandons the work.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let mut task = AbortOnDrop(self.handle.spawn(work));
+        (&mut task.0).await.ok()
+    }
+
     /// Runs `last_job`, then drops everything that was spawned and ends the thread. Does not wait for
     /// it. Only the first call counts.
     pub(crate) fn stop(&self, last_job: impl Future<Output = ()> + Send + 'static) {
@@ -81,5 +92,14 @@ impl Background {
     pub(crate) async fn stopped(&self) {
         let mut gone = self.gone.clone();
         while gone.changed().await.is_ok() {}
+    }
+}
+
+/// Aborts the task when the caller loses interest in it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

@@ -27,7 +27,6 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::{
     runtime::Handle,
     sync::{Mutex, mpsc, watch},
-    task::JoinHandle,
     time::timeout,
 };
 
@@ -178,11 +177,10 @@ impl Transport for QuinnTransport {
     ) -> Result<NewConnection<QuinnConnection>, ConnectionError> {
         // On the background runtime, whose timers it needs.
         let dial = self.handshakes.clone().dial(address, expected.cloned());
-        let mut task = AbortOnDrop(self.background.handle().spawn(dial));
-        match (&mut task.0).await {
-            Ok(result) => result.map(QuinnConnection::split),
-            Err(_) => Err(ConnectionError::EndpointClosed),
-        }
+        let dialled = self.background.run(dial).await;
+        dialled
+            .ok_or(ConnectionError::EndpointClosed)?
+            .map(QuinnConnection::split)
     }
 
     async fn accept(&self) -> Option<NewConnection<QuinnConnection>> {
@@ -207,15 +205,6 @@ impl Transport for QuinnTransport {
 
     async fn drive<F: Future + Send>(&self, future: F) -> F::Output {
         self.drivers.drive(future).await
-    }
-}
-
-/// Aborts the task when the caller loses interest in it.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -30,7 +30,6 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::{
     runtime::Handle,
     sync::{Mutex, mpsc, watch},
-    task::JoinHandle,
     time::timeout,
 };
 
@@ -182,11 +181,10 @@ impl Transport for S2nQuicTransport {
         }
         // On the background runtime, whose timers it needs.
         let dial = self.handshakes.clone().dial(address, expected.cloned());
-        let mut task = AbortOnDrop(self.background.handle().spawn(dial));
-        match (&mut task.0).await {
-            Ok(result) => result.map(S2nQuicConnection::split),
-            Err(_) => Err(ConnectionError::EndpointClosed),
-        }
+        let dialled = self.background.run(dial).await;
+        dialled
+            .ok_or(ConnectionError::EndpointClosed)?
+            .map(S2nQuicConnection::split)
     }
 
     async fn accept(&self) -> Option<NewConnection<S2nQuicConnection>> {
@@ -211,14 +209,5 @@ impl Transport for S2nQuicTransport {
 
     async fn drive<F: Future + Send>(&self, future: F) -> F::Output {
         self.drivers.drive(future).await
-    }
-}
-
-/// Aborts the task when the caller loses interest in it.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
