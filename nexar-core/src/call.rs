@@ -21,16 +21,70 @@ pub enum Collective {
     AllGather = 4,
     /// Reduce, each rank keeps its block.
     ReduceScatter = 5,
+    /// Reduce, result on one rank.
+    Reduce = 6,
+    /// Everybody's block to one rank.
+    Gather = 7,
+    /// One rank's blocks, one to each.
+    Scatter = 8,
+    /// A block from everybody to everybody, each another.
+    AllToAll = 9,
+    /// Reduce over the ranks up to one's own.
+    Scan = 10,
+    /// Reduce over the ranks below one's own.
+    ExclusiveScan = 11,
+    /// Blocks of different lengths to everybody.
+    AllGatherV = 12,
+    /// Blocks of different lengths to one rank.
+    GatherV = 13,
+    /// One rank's blocks of different lengths, one to each.
+    ScatterV = 14,
+    /// Reduce, each rank keeps its block, of different lengths.
+    ReduceScatterV = 15,
+    /// Blocks of different lengths from everybody to everybody.
+    AllToAllV = 16,
+    /// A block to and from each neighbour.
+    NeighborAllToAll = 17,
+    /// Blocks of different lengths to and from each neighbour.
+    NeighborAllToAllV = 18,
+    /// All-reduce of several buffers.
+    AllReduceMany = 19,
+    /// All-reduce of compressed data.
+    AllReduceCompressed = 20,
+    /// New communicators, by colour.
+    Split = 21,
+    /// A new communicator of the same ranks.
+    Duplicate = 22,
+    /// A new communicator of some ranks.
+    Subgroup = 23,
 }
 
 impl Collective {
     /// Every collective, in the order of the wire numbers.
-    pub const ALL: [Collective; 5] = [
+    pub const ALL: [Collective; 23] = [
         Collective::Barrier,
         Collective::Broadcast,
         Collective::AllReduce,
         Collective::AllGather,
         Collective::ReduceScatter,
+        Collective::Reduce,
+        Collective::Gather,
+        Collective::Scatter,
+        Collective::AllToAll,
+        Collective::Scan,
+        Collective::ExclusiveScan,
+        Collective::AllGatherV,
+        Collective::GatherV,
+        Collective::ScatterV,
+        Collective::ReduceScatterV,
+        Collective::AllToAllV,
+        Collective::NeighborAllToAll,
+        Collective::NeighborAllToAllV,
+        Collective::AllReduceMany,
+        Collective::AllReduceCompressed,
+        Collective::Split,
+        Collective::Duplicate,
+        Collective::Subgroup,
     ];
 
     /// The name of the method: `all_reduce` and so on.
@@ -41,6 +95,24 @@ impl Collective {
             Collective::AllReduce => "all_reduce",
             Collective::AllGather => "all_gather",
             Collective::ReduceScatter => "reduce_scatter",
+            Collective::Reduce => "reduce",
+            Collective::Gather => "gather",
+            Collective::Scatter => "scatter",
+            Collective::AllToAll => "all_to_all",
+            Collective::Scan => "scan",
+            Collective::ExclusiveScan => "exclusive_scan",
+            Collective::AllGatherV => "all_gather_v",
+            Collective::GatherV => "gather_v",
+            Collective::ScatterV => "scatter_v",
+            Collective::ReduceScatterV => "reduce_scatter_v",
+            Collective::AllToAllV => "all_to_all_v",
+            Collective::NeighborAllToAll => "neighbor_all_to_all",
+            Collective::NeighborAllToAllV => "neighbor_all_to_all_v",
+            Collective::AllReduceMany => "all_reduce_many",
+            Collective::AllReduceCompressed => "all_reduce_compressed",
+            Collective::Split => "split",
+            Collective::Duplicate => "duplicate",
+            Collective::Subgroup => "subgroup",
         }
     }
 
@@ -122,24 +194,56 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// One collective call. The members of a communicator must make equal calls in the same order; two
-/// values that differ are a mismatch.
+/// One collective call. The members of a communicator must make the same calls in the same order; two
+/// that do not [agree](Call::agrees) are a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Call {
     /// Which collective.
     pub collective: Collective,
     /// Number of the call on its communicator, from 0.
     pub sequence: u64,
-    /// Element type; absent for a barrier.
+    /// Element type; absent for a barrier, and for elements of a type that is not built in.
     pub dtype: Option<DataType>,
-    /// The reduction, where there is one.
+    /// Bytes of an element of a type that is not built in; otherwise 0.
+    pub element: u32,
+    /// The reduction, where there is a built-in one.
     pub op: Option<ReduceOp>,
-    /// Elements per rank (of the whole buffer for all_reduce and broadcast, of one block otherwise).
+    /// Elements per rank (of the whole buffer for reductions and broadcast, of one block otherwise); 0 where
+    /// each rank has its own number.
     pub count: u64,
     /// The root, where there is one.
     pub root: Option<u32>,
     /// The algorithm; all members choose the same from the values above.
     pub algorithm: Algorithm,
+    /// Stands for everything else that must be the same: the counts of all blocks, the name of a reduction of
+    /// one's own, the list of ranks. 0 where there is nothing else.
+    pub digest: u64,
+    /// What this rank exchanges with the one that it tells of the call, where only these two know it.
+    pub exchange: Option<Exchange>,
+}
+
+/// The elements that two ranks exchange in one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Elements that this rank sends to the other.
+    pub sends: u64,
+    /// Elements that this rank expects from the other.
+    pub expects: u64,
+}
+
+impl Call {
+    /// Whether two ranks make the same call: all is equal, and each sends what the other expects.
+    pub fn agrees(&self, theirs: &Call) -> bool {
+        let mirrored = theirs.exchange.map(|exchange| Exchange {
+            sends: exchange.expects,
+            expects: exchange.sends,
+        });
+        let turned = Call {
+            exchange: mirrored,
+            ..*theirs
+        };
+        *self == turned
+    }
 }
 
 impl fmt::Display for Call {
@@ -153,12 +257,23 @@ impl fmt::Display for Call {
         };
         if let Some(dtype) = self.dtype {
             part(f, format_args!("{} x {dtype}", self.count))?;
+        } else if self.element > 0 {
+            part(f, format_args!("{} x {} bytes", self.count, self.element))?;
         }
         if let Some(op) = self.op {
             part(f, format_args!("{op}"))?;
         }
         if let Some(root) = self.root {
             part(f, format_args!("root {root}"))?;
+        }
+        if let Some(Exchange { sends, expects }) = self.exchange {
+            part(
+                f,
+                format_args!("sends the other {sends} and expects {expects}"),
+            )?;
+        }
+        if self.digest != 0 {
+            part(f, format_args!("arguments #{:08x}", self.digest as u32))?;
         }
         part(f, format_args!("{}", self.algorithm))?;
         f.write_str(")")
@@ -193,7 +308,50 @@ mod tests {
             count: 12,
             root: Some(2),
             algorithm: Algorithm::Chain,
+            element: 0,
+            digest: 0,
+            exchange: None,
         };
         assert_eq!(call.to_string(), "broadcast #7 (12 x f32, root 2, chain)");
+        let call = Call {
+            dtype: None,
+            element: 24,
+            digest: 0xa_1234_5678,
+            exchange: Some(Exchange {
+                sends: 3,
+                expects: 4,
+            }),
+            ..call
+        };
+        assert_eq!(
+            call.to_string(),
+            "broadcast #7 (12 x 24 bytes, root 2, sends the other 3 and expects 4, \
+             arguments #12345678, chain)"
+        );
+    }
+
+    #[test]
+    fn calls_agree_if_each_sends_what_the_other_expects() {
+        let ours = Call {
+            collective: Collective::AllToAllV,
+            sequence: 1,
+            dtype: Some(DataType::F32),
+            element: 0,
+            op: None,
+            count: 0,
+            root: None,
+            algorithm: Algorithm::Direct,
+            digest: 0,
+            exchange: Some(Exchange {
+                sends: 3,
+                expects: 4,
+            }),
+        };
+        let with = |exchange| Call { exchange, ..ours };
+        let exchange = |sends, expects| Some(Exchange { sends, expects });
+        assert!(ours.agrees(&with(exchange(4, 3))));
+        assert!(!ours.agrees(&ours));
+        assert!(!ours.agrees(&with(None)));
+        assert!(with(None).agrees(&with(None)));
     }
 }

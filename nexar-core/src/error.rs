@@ -327,9 +327,9 @@ pub enum Failure {
     /// Two ranks made different calls.
     Mismatch {
         /// A rank and its call.
-        first: (usize, Call),
+        first: (usize, Box<Call>),
         /// Another rank and its call.
-        second: (usize, Call),
+        second: (usize, Box<Call>),
     },
     /// The time limit of the operation passed.
     TimedOut {
@@ -364,7 +364,10 @@ impl Failure {
         } else {
             (theirs, ours)
         };
-        Failure::Mismatch { first, second }
+        Failure::Mismatch {
+            first: (first.0, Box::new(first.1)),
+            second: (second.0, Box::new(second.1)),
+        }
     }
 
     /// The ranks at fault, numbered in the communicator.

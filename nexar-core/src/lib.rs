@@ -20,7 +20,7 @@ pub mod testing;
 pub mod transport;
 pub mod wire;
 
-pub use call::{Algorithm, Call, Collective};
+pub use call::{Algorithm, Call, Collective, Exchange};
 pub use config::TimeLimits;
 pub use dtype::{DataType, Element, UnknownName, as_bytes_mut, bf16, f16};
 pub use error::{ConfigError, Error, Failure, JoinError, OperationError, RefuseReason, Result};

@@ -33,109 +33,116 @@ pub(crate) use nexar_core::Algorithm;
 pub(crate) use nexar_core::Collective;
 pub(crate) use overrides::Overrides;
 pub(crate) use select::{Plan, select};
+use std::{ops::Range, sync::Arc};
+
+/// One block of a vector for each rank, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Parts {
+    /// All of this length.
+    Even(usize),
+    /// Block i is from the i-th of these numbers to the one after it.
+    Uneven(Arc<[usize]>),
+}
+
+impl Parts {
+    /// Blocks of these lengths. None if they add up to more than there can be.
+    pub(crate) fn uneven(counts: &[usize]) -> Option<Parts> {
+        let mut ends = Vec::with_capacity(counts.len() + 1);
+        ends.push(0usize);
+        for count in counts {
+            ends.push(ends[ends.len() - 1].checked_add(*count)?);
+        }
+        Some(Parts::Uneven(ends.into()))
+    }
+
+    /// Block `i`, as a range of elements.
+    pub(crate) fn get(&self, i: usize) -> Range<usize> {
+        match self {
+            Parts::Even(count) => i * count..(i + 1) * count,
+            Parts::Uneven(ends) => ends[i]..ends[i + 1],
+        }
+    }
+
+    /// Elements of all blocks of `world` ranks.
+    pub(crate) fn total(&self, world: usize) -> usize {
+        match self {
+            Parts::Even(count) => world * count,
+            Parts::Uneven(ends) => ends[world],
+        }
+    }
+}
+
+/// What this rank exchanges with a rank, which may be itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(crate) rank: usize,
+    /// Elements of the input that go there, behind those of the links before.
+    pub(crate) sends: usize,
+    /// Elements of the output that come from there, behind those of the links before.
+    pub(crate) expects: usize,
+}
 
 /// What the ranks do together, with the values that all of them must agree on.
 ///
 /// | operation | input elements | output elements |
 /// |---|---|---|
 /// | barrier | 1, of any value | none |
-/// | broadcast, all-reduce (in place) | none | `count` |
-/// | all-gather | `count` | `world * count`, in the order of the ranks |
-/// | reduce-scatter | `world * count`, in the order of the ranks | `count` |
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// | broadcast, all-reduce, scan (in place) | none | `count` |
+/// | reduce | `count`, but none on the root | `count` on the root (in place), none elsewhere |
+/// | all-gather | the own block; none in place | all blocks |
+/// | gather | the own block | all blocks on the root, none elsewhere |
+/// | scatter | all blocks on the root, none elsewhere | the own block |
+/// | reduce-scatter | all blocks | the own block |
+/// | reduce-scatter in place | none | all blocks; the own one is the result |
+/// | all-to-all | a block for each rank; none in place | a block from each rank |
+/// | exchange | what the links send | what they expect |
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     /// No rank leaves before every rank has entered.
     Barrier,
     /// The output of `root` replaces that of every rank.
     Broadcast { root: usize, count: usize },
+    /// The combination of all ranks' contributions replaces the output of `root`.
+    Reduce { root: usize, count: usize },
     /// The combination of all ranks' outputs replaces the output of every rank.
     AllReduce { count: usize },
-    /// Every rank gets the inputs of all ranks.
-    AllGather { count: usize },
-    /// Every rank gets its own block of the combination of all ranks' inputs.
-    ReduceScatter { count: usize },
+    /// The combination of the outputs of ranks 0 to r replaces that of rank r. If exclusive, of ranks 0 to
+    /// r - 1, and the output of rank 0 stays.
+    Scan { count: usize, exclusive: bool },
+    /// Every rank gets the blocks of all ranks.
+    AllGather { parts: Parts, in_place: bool },
+    /// The root gets the blocks of all ranks. Other ranks need not know the blocks but their own.
+    Gather { root: usize, parts: Parts },
+    /// Every rank gets its block from the root. Other ranks need not know the blocks but their own.
+    Scatter { root: usize, parts: Parts },
+    /// Every rank gets its own block of the combination of all ranks' vectors.
+    ReduceScatter { parts: Parts, in_place: bool },
+    /// Every rank gets from every rank the block that is for it.
+    AllToAll { count: usize, in_place: bool },
+    /// Each rank exchanges with the ranks that it lists, and they with it: the k-th time that i lists j
+    /// belongs to the k-th time that j lists i.
+    Exchange { links: Arc<[Link]> },
 }
 
 impl Operation {
-    /// What kind of operation it is.
-    pub(crate) const fn collective(self) -> Collective {
+    /// What kind of operation it is, for the choice of an algorithm.
+    pub(crate) const fn collective(&self) -> Collective {
         match self {
             Operation::Barrier => Collective::Barrier,
             Operation::Broadcast { .. } => Collective::Broadcast,
+            Operation::Reduce { .. } => Collective::Reduce,
             Operation::AllReduce { .. } => Collective::AllReduce,
+            Operation::Scan { exclusive, .. } => match exclusive {
+                false => Collective::Scan,
+                true => Collective::ExclusiveScan,
+            },
             Operation::AllGather { .. } => Collective::AllGather,
+            Operation::Gather { .. } => Collective::Gather,
+            Operation::Scatter { .. } => Collective::Scatter,
             Operation::ReduceScatter { .. } => Collective::ReduceScatter,
+            Operation::AllToAll { .. } => Collective::AllToAll,
+            Operation::Exchange { .. } => Collective::AllToAllV,
         }
-    }
-
-    /// The element count of the operation: what one rank contributes, or its block of it.
-    pub(crate) const fn count(self) -> usize {
-        match self {
-            Operation::Barrier => 1,
-            Operation::Broadcast { count, .. }
-            | Operation::AllReduce { count }
-            | Operation::AllGather { count }
-            | Operation::ReduceScatter { count } => count,
-        }
-    }
-
-    /// Elements of the input that the schedules read.
-    #[cfg(test)]
-    pub(crate) const fn input_len(self, world: usize) -> usize {
-        match self {
-            Operation::Barrier => 1,
-            Operation::Broadcast { .. } | Operation::AllReduce { .. } => 0,
-            Operation::AllGather { count } => count,
-            Operation::ReduceScatter { count } => world * count,
-        }
-    }
-
-    /// Elements of the output that the schedules read and write.
-    #[cfg(test)]
-    pub(crate) const fn output_len(self, world: usize) -> usize {
-        match self {
-            Operation::Barrier => 0,
-            Operation::Broadcast { count, .. }
-            | Operation::AllReduce { count }
-            | Operation::ReduceScatter { count } => count,
-            Operation::AllGather { count } => world * count,
-        }
-    }
-}
-
-/// What `rank` has to do for `operation` among `world` ranks.
-///
-/// All ranks must pass the same operation, world and plan. An algorithm that the operation does not
-/// know stands for the operation's default (`select` never returns one). Items grow with
-/// `count / segment`; [`select()`] bounds them.
-///
-/// A world of one, an empty operation, and a rank that has nothing to exchange get an empty schedule,
-/// or one that only copies.
-pub(crate) fn build(operation: Operation, world: usize, rank: usize, plan: Plan) -> Schedule {
-    use Algorithm::{Binomial, Chain, RecursiveDoubling, Ring};
-    debug_assert!(rank < world, "rank {rank} of {world}");
-    match (operation, plan.algorithm) {
-        (Operation::Barrier, _) => barrier::dissemination(world, rank),
-        (Operation::Broadcast { root, count }, Binomial) => {
-            broadcast::binomial(world, rank, root, count)
-        }
-        (Operation::Broadcast { root, count }, Chain) => {
-            broadcast::chain(world, rank, root, count, plan)
-        }
-        (Operation::Broadcast { root, count }, _) => {
-            broadcast::scatter_all_gather(world, rank, root, count, plan)
-        }
-        (Operation::AllReduce { count }, RecursiveDoubling) => {
-            all_reduce::recursive_doubling(world, rank, count)
-        }
-        (Operation::AllReduce { count }, Ring) => all_reduce::ring(world, rank, count, plan),
-        (Operation::AllReduce { count }, _) => all_reduce::direct(world, rank, count, plan),
-        (Operation::AllGather { count }, Ring) => all_gather::ring(world, rank, count, plan),
-        (Operation::AllGather { count }, _) => all_gather::direct(world, rank, count, plan),
-        (Operation::ReduceScatter { count }, Ring) => {
-            reduce_scatter::ring(world, rank, count, plan)
-        }
-        (Operation::ReduceScatter { count }, _) => reduce_scatter::direct(world, rank, count, plan),
     }
 }
 
@@ -217,4 +224,7 @@ pub(crate) struct Schedule {
     /// are combined. Where it is false, a type that has to be accumulated wide travels wide.
     /// Only means something for reductions.
     pub(crate) single_site: bool,
+    /// Ranks that are told of the call even if nothing is exchanged with them, and of which this rank
+    /// hears in the same way.
+    pub(crate) told: Vec<usize>,
 }

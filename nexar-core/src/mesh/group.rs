@@ -4,10 +4,10 @@
 use super::{
     Shared, lock,
     peer::Presence,
-    shared::{GroupListener, GroupShared, LeftMember, lane_index},
+    shared::{GroupListener, GroupShared, LeftMember, Registered, lane_index},
 };
 use crate::{
-    Call, Error, Failure,
+    Call, Error, Exchange, Failure,
     membership::{RecvOf, SendOf},
     task::run_on,
     transport::{Connection, SendStream, StreamError, Transport},
@@ -113,13 +113,17 @@ impl<T: Transport> Group<T> {
     }
 
     /// Begins a call: gives it the next sequence number and starts its time limit. One call is in progress
-    /// at a time; the caller sees to that.
+    /// at a time; the caller sees to that. `exchanges` has, by member, what only the two ranks of a pair know.
     ///
     /// # Errors
     ///
     /// The failure of the group, or of a member that has left before.
-    pub fn begin(&self, call: impl FnOnce(u64) -> Call) -> Result<OngoingCall<'_, T>, Failure> {
-        let call = self.shared.begin(call)?;
+    pub fn begin(
+        &self,
+        call: impl FnOnce(u64) -> Call,
+        exchanges: Option<Arc<[Exchange]>>,
+    ) -> Result<OngoingCall<'_, T>, Failure> {
+        let call = self.shared.begin(call, exchanges)?;
         Ok(OngoingCall {
             group: self,
             call,
@@ -322,14 +326,19 @@ impl<T: Transport> fmt::Debug for Group<T> {
 #[derive(Debug)]
 pub struct OngoingCall<'a, T: Transport> {
     group: &'a Group<T>,
-    call: Call,
+    call: Registered,
     finished: bool,
 }
 
 impl<'a, T: Transport> OngoingCall<'a, T> {
     /// The call, with its sequence number.
     pub fn call(&self) -> &Call {
-        &self.call
+        &self.call.call
+    }
+
+    /// The call as a member is told of it.
+    pub fn towards(&self, member: usize) -> Call {
+        self.call.towards(member)
     }
 
     /// The group.
@@ -367,7 +376,7 @@ impl<T: Transport> Drop for OngoingCall<'_, T> {
         if !self.finished {
             let reason = format!(
                 "its {} was dropped before it was done",
-                self.call.collective
+                self.call.call.collective
             );
             self.group.fail(Failure::Aborted {
                 rank: self.group.rank(),

@@ -2,14 +2,21 @@
 
 use crate::wire::Preamble;
 use std::collections::HashMap;
+use tokio::time::Instant;
 
 /// Lanes kept for communicators that this rank has not made yet; more are refused.
 const MAX_UNCLAIMED: usize = 4096;
 
 /// Lanes of communicators that do not exist on this rank yet, because a peer is ahead.
 pub(super) struct Unclaimed<R> {
-    by_group: HashMap<u64, Vec<(usize, Preamble, R)>>,
+    by_group: HashMap<u64, Waiting<R>>,
     count: usize,
+}
+
+/// The lanes of one communicator, since the first of them came.
+struct Waiting<R> {
+    since: Instant,
+    lanes: Vec<(usize, Preamble, R)>,
 }
 
 impl<R> Default for Unclaimed<R> {
@@ -30,14 +37,27 @@ impl<R> Unclaimed<R> {
         self.count += 1;
         self.by_group
             .entry(preamble.communicator)
-            .or_default()
+            .or_insert_with(|| Waiting {
+                since: Instant::now(),
+                lanes: Vec::new(),
+            })
+            .lanes
             .push((rank, preamble, stream));
         Ok(())
     }
 
+    /// Gives up the lanes of communicators of which the first came before `limit`.
+    pub(super) fn forget(&mut self, limit: Instant) -> Vec<(usize, Preamble, R)> {
+        let late = self.by_group.extract_if(|_, waiting| waiting.since < limit);
+        let forgotten: Vec<_> = late.flat_map(|(_, waiting)| waiting.lanes).collect();
+        self.count -= forgotten.len();
+        forgotten
+    }
+
     /// The lanes of a communicator.
     pub(super) fn claim(&mut self, communicator: u64) -> Vec<(usize, Preamble, R)> {
-        let lanes = self.by_group.remove(&communicator).unwrap_or_default();
+        let waiting = self.by_group.remove(&communicator);
+        let lanes = waiting.map(|waiting| waiting.lanes).unwrap_or_default();
         self.count -= lanes.len();
         lanes
     }

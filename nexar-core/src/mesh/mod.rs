@@ -357,13 +357,28 @@ impl<T: Transport> Shared<T> {
 
     /// Sends a frame to every other member of a communicator.
     fn tell(&self, group: &GroupShared<RecvOf<T>>, frame: &Control) {
-        for rank in group.members() {
+        self.tell_each(group, |_| frame.clone());
+    }
+
+    /// Sends each other member of a communicator a frame of its own.
+    fn tell_each(&self, group: &GroupShared<RecvOf<T>>, frame: impl Fn(usize) -> Control) {
+        for (member, rank) in group.members().iter().enumerate() {
             if let Some(peer) = self.peer(*rank)
                 && peer.presence() == Presence::Here
             {
-                peer.send(frame.clone());
+                peer.send(frame(member));
             }
         }
+    }
+
+    /// Drops lanes of communicators that this rank has not made within the time limit of an operation: their
+    /// senders have given up, and may have mistaken a communicator that this rank has dropped.
+    fn forget_unclaimed(&self, now: Instant) {
+        let Some(before) = now.checked_sub(self.limits.operation) else {
+            return;
+        };
+        let forgotten = lock(&self.groups).unclaimed.forget(before);
+        drop(forgotten);
     }
 
     /// A rank is dead. The communicators that it belongs to fail.

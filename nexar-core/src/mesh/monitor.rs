@@ -31,6 +31,7 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
         last = now;
         shared.check_heartbeats();
         shared.check_leave();
+        shared.forget_unclaimed(now);
         for group in shared.all_groups() {
             if let Some(listener) = group.listener() {
                 listener.tick(now);
@@ -39,13 +40,10 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
             if let Some(failure) = failure {
                 shared.fail_group(&group, failure);
             } else if let Some(call) = waiting {
-                shared.tell(
-                    &group,
-                    &Control::Waiting {
-                        communicator: group.id(),
-                        call,
-                    },
-                );
+                shared.tell_each(&group, |member| Control::Waiting {
+                    communicator: group.id(),
+                    call: call.towards(member),
+                });
             }
         }
     }

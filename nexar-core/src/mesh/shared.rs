@@ -2,7 +2,7 @@
 
 use super::lock;
 use crate::{
-    Call, Failure,
+    Call, Exchange, Failure,
     wire::{LaneKind, Preamble},
 };
 use std::{
@@ -72,7 +72,7 @@ pub(super) struct State<R> {
     /// Calls begun on this rank.
     pub(super) calls: u64,
     pub(super) ongoing: Option<Ongoing>,
-    pub(super) history: VecDeque<Call>,
+    pub(super) history: VecDeque<Registered>,
     pub(super) members: Vec<MemberState<R>>,
     pub(super) waker: Option<Waker>,
     pub(super) listener: Option<Arc<dyn GroupListener>>,
@@ -90,8 +90,27 @@ pub(super) struct MemberState<R> {
     pub(super) message_lane: bool,
 }
 
+/// A call as this rank tells the others of it.
+#[derive(Debug, Clone)]
+pub(super) struct Registered {
+    pub(super) call: Call,
+    /// By member, where each pair of ranks has its own.
+    pub(super) exchanges: Option<Arc<[Exchange]>>,
+}
+
+impl Registered {
+    /// What a member is told.
+    pub(super) fn towards(&self, member: usize) -> Call {
+        let exchange = self.exchanges.as_ref().and_then(|all| all.get(member));
+        Call {
+            exchange: exchange.copied(),
+            ..self.call
+        }
+    }
+}
+
 pub(super) struct Ongoing {
-    call: Call,
+    call: Registered,
     started: Instant,
     /// Value of the progress counter, and since when it has it.
     progress: (u64, Instant),
@@ -184,7 +203,11 @@ impl<R> GroupShared<R> {
         lock(&self.state).calls
     }
 
-    pub(super) fn begin(&self, call: impl FnOnce(u64) -> Call) -> Result<Call, Failure> {
+    pub(super) fn begin(
+        &self,
+        call: impl FnOnce(u64) -> Call,
+        exchanges: Option<Arc<[Exchange]>>,
+    ) -> Result<Registered, Failure> {
         let mut state = lock(&self.state);
         let sequence = state.calls;
         if state.failure.is_none()
@@ -198,12 +221,15 @@ impl<R> GroupShared<R> {
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
-        let call = call(sequence);
+        let call = Registered {
+            call: call(sequence),
+            exchanges,
+        };
         state.calls = sequence.wrapping_add(1);
         let now = Instant::now();
         let progress = (self.progress.load(Ordering::Relaxed), now);
         state.ongoing = Some(Ongoing {
-            call,
+            call: call.clone(),
             started: now,
             progress,
             asked: None,
@@ -254,7 +280,7 @@ impl<R> GroupShared<R> {
     /// A member has left and makes no further calls. Only the first word counts.
     pub(super) fn set_left(&self, member: usize, left: LeftMember) {
         let mut state = lock(&self.state);
-        let ongoing = state.ongoing.as_ref().map(|o| o.call.sequence);
+        let ongoing = state.ongoing.as_ref().map(|o| o.call.call.sequence);
         let Some(slot) = state.members.get_mut(member) else {
             return;
         };
@@ -284,8 +310,9 @@ impl<R> GroupShared<R> {
             .iter()
             .map(|o| &o.call)
             .chain(&state.history)
-            .find(|call| call.sequence == theirs.sequence)?;
-        (*ours != theirs).then(|| Failure::mismatch((self.own, *ours), (member, theirs)))
+            .find(|call| call.call.sequence == theirs.sequence)?
+            .towards(member);
+        (!ours.agrees(&theirs)).then(|| Failure::mismatch((self.own, ours), (member, theirs)))
     }
 
     /// A lane from a rank has come. One that nobody can want is dropped, which stops it.
@@ -317,7 +344,7 @@ impl<R> GroupShared<R> {
         &self,
         now: Instant,
         limit: Duration,
-    ) -> (Option<Failure>, Option<Call>) {
+    ) -> (Option<Failure>, Option<Registered>) {
         let mut state = lock(&self.state);
         let State {
             ongoing,
@@ -332,7 +359,7 @@ impl<R> GroupShared<R> {
             return (None, None);
         }
         if now.saturating_duration_since(ongoing.started) >= limit {
-            let sequence = ongoing.call.sequence;
+            let sequence = ongoing.call.call.sequence;
             let late = |(rank, m): (usize, &MemberState<R>)| {
                 (rank != self.own && m.calls <= sequence).then_some(rank)
             };
@@ -350,7 +377,7 @@ impl<R> GroupShared<R> {
             .is_none_or(|at| now.saturating_duration_since(at) >= ASK_AGAIN);
         if stalled && due {
             ongoing.asked = Some(now);
-            return (None, Some(ongoing.call));
+            return (None, Some(ongoing.call.clone()));
         }
         (None, None)
     }

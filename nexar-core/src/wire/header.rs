@@ -8,19 +8,24 @@
 //! | 3 | reduction, 0 for none |
 //! | 4 | algorithm |
 //! | 5 | 1 if there is a root |
-//! | 6..8 | 0 |
+//! | 6 | 1 if there is an exchange |
+//! | 7 | 0 |
 //! | 8..12 | root |
 //! | 12..20 | sequence number |
 //! | 20..28 | count |
+//! | 28..36 | digest |
+//! | 36..40 | bytes of an element |
+//! | 40..48 | elements that the sender sends to the receiver, 0 without an exchange |
+//! | 48..56 | elements that it expects from there, 0 without an exchange |
 
 use super::{
     WireError,
     preamble::{u32_at, u64_at},
 };
-use crate::{Algorithm, Call, Collective, DataType, ReduceOp};
+use crate::{Algorithm, Call, Collective, DataType, Exchange, ReduceOp};
 
 /// Length of a header.
-pub const HEADER_LEN: usize = 28;
+pub const HEADER_LEN: usize = 56;
 
 const MAGIC: u8 = 0x6e;
 
@@ -36,19 +41,34 @@ pub fn encode(call: &Call) -> [u8; HEADER_LEN] {
     bytes[8..12].copy_from_slice(&call.root.unwrap_or(0).to_le_bytes());
     bytes[12..20].copy_from_slice(&call.sequence.to_le_bytes());
     bytes[20..28].copy_from_slice(&call.count.to_le_bytes());
+    bytes[28..36].copy_from_slice(&call.digest.to_le_bytes());
+    bytes[36..40].copy_from_slice(&call.element.to_le_bytes());
+    if let Some(exchange) = call.exchange {
+        bytes[6] = 1;
+        bytes[40..48].copy_from_slice(&exchange.sends.to_le_bytes());
+        bytes[48..56].copy_from_slice(&exchange.expects.to_le_bytes());
+    }
     bytes
 }
 
 /// The call of a header.
 pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Call, WireError> {
     let malformed = || WireError::Malformed("collective header");
-    if bytes[0] != MAGIC || bytes[6..8] != [0, 0] {
+    if bytes[0] != MAGIC || bytes[7] != 0 {
         return Err(malformed());
     }
     let optional = |number: u8| (number != 0).then_some(number);
     let root = match bytes[5] {
         0 => None,
         1 => Some(u32_at(bytes, 8)),
+        _ => return Err(malformed()),
+    };
+    let exchange = match bytes[6] {
+        0 => None,
+        1 => Some(Exchange {
+            sends: u64_at(bytes, 40),
+            expects: u64_at(bytes, 48),
+        }),
         _ => return Err(malformed()),
     };
     Ok(Call {
@@ -63,6 +83,9 @@ pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Call, WireError> {
         count: u64_at(bytes, 20),
         root,
         algorithm: Algorithm::from_wire(bytes[4]).ok_or_else(malformed)?,
+        digest: u64_at(bytes, 28),
+        element: u32_at(bytes, 36),
+        exchange,
     })
 }
 
@@ -81,6 +104,9 @@ mod tests {
                 count: 0,
                 root: None,
                 algorithm: Algorithm::Dissemination,
+                element: 0,
+                digest: 0,
+                exchange: None,
             },
             Call {
                 collective: Collective::Broadcast,
@@ -90,6 +116,12 @@ mod tests {
                 count: u64::MAX - 1,
                 root: Some(0),
                 algorithm: Algorithm::Ring,
+                element: u32::MAX,
+                digest: u64::MAX - 3,
+                exchange: Some(Exchange {
+                    sends: u64::MAX - 7,
+                    expects: 5,
+                }),
             },
         ];
         for call in calls {
@@ -107,6 +139,9 @@ mod tests {
             count: 4,
             root: None,
             algorithm: Algorithm::Direct,
+            element: 0,
+            digest: 0,
+            exchange: None,
         });
         for (at, value) in [
             (0, 0),
@@ -115,7 +150,7 @@ mod tests {
             (2, 14),
             (3, 12),
             (5, 2),
-            (6, 1),
+            (6, 2),
             (7, 1),
         ] {
             let mut bad = good;

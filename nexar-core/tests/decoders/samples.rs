@@ -24,6 +24,9 @@ fn call() -> Call {
         count: 1 << 40,
         root: Some(3),
         algorithm: Algorithm::ScatterAllGather,
+        element: 0,
+        digest: 9,
+        exchange: None,
     }
 }
 
@@ -33,8 +36,8 @@ fn controls() -> Vec<Control> {
     let failures = [
         Failure::PeerLost { rank: 5, reason },
         Failure::Mismatch {
-            first: (0, call()),
-            second: (200, call()),
+            first: (0, Box::new(call())),
+            second: (200, Box::new(call())),
         },
         Failure::TimedOut {
             limit: Duration::from_millis(1500),
