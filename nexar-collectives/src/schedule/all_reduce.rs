@@ -60,7 +60,8 @@ pub(super) fn recursive_doubling(world: usize, rank: usize, count: usize) -> Sch
         schedule.send(rank - 1, vector, [combined, None]);
     }
     let mut schedule = schedule.finish(if steps > 0 { count } else { 0 });
-    schedule.single_site = is_single_site(Collective::AllReduce, Algorithm::RecursiveDoubling, world);
+    schedule.single_site =
+        is_single_site(Collective::AllReduce, Algorithm::RecursiveDoubling, world);
     schedule
 }
 

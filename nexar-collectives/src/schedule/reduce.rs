@@ -13,13 +13,7 @@ use nexar_core::{Algorithm, Collective};
 /// one rank; a partial result never travels. Ranks other than the root combine in scratch.
 ///
 /// The pieces of `lookahead` blocks are sent ahead, each with a place in scratch.
-pub(super) fn direct(
-    world: usize,
-    rank: usize,
-    root: usize,
-    count: usize,
-    plan: Plan,
-) -> Schedule {
+pub(super) fn direct(world: usize, rank: usize, root: usize, count: usize, plan: Plan) -> Schedule {
     let blocks = Blocks::new(count, world.saturating_mul(plan.segment.max(1)));
     let lookahead = plan.lookahead.clamp(1, blocks.len().max(1));
     let place = Pieces::new(blocks.get(0), world).get(0).len();

@@ -59,7 +59,10 @@ impl Plan {
     /// The segments of `count` elements that one rank sends another, if no other rank needs to know
     /// `count`. Larger ones where that many would be too many.
     pub(super) fn segments(&self, count: usize, world: usize) -> Blocks {
-        Blocks::new(count, self.segment.max(count.div_ceil(most_segments(world))))
+        Blocks::new(
+            count,
+            self.segment.max(count.div_ceil(most_segments(world))),
+        )
     }
 }
 
@@ -191,18 +194,26 @@ pub(crate) fn select(
     let count = shared_count(operation, world);
     let bytes = count.saturating_mul(element_size);
     let usable = |algorithm: Algorithm| !ordered || keeps_order(algorithm);
-    let forced = forced.map(|algorithm| if usable(algorithm) { algorithm } else { Algorithm::Direct });
+    let forced = forced.map(|algorithm| {
+        if usable(algorithm) {
+            algorithm
+        } else {
+            Algorithm::Direct
+        }
+    });
     let forced = forced.filter(|algorithm| algorithms(collective).contains(algorithm));
 
     let single_site = |algorithm| is_single_site(collective, algorithm, world);
-    let wide = wide && algorithms(collective).iter().any(|&algorithm| single_site(algorithm));
+    let wide = wide
+        && algorithms(collective)
+            .iter()
+            .any(|&algorithm| single_site(algorithm));
     let known = || TABLE.iter().filter(|rule| rule.collective == collective);
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
     let suits = |rule: &&Rule| match forced {
         Some(algorithm) => rule.algorithm == algorithm,
         None => {
-            usable(rule.algorithm)
-                && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
+            usable(rule.algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
         }
     };
     let choice = known()
