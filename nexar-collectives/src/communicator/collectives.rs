@@ -417,8 +417,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         output: &mut [E],
     ) -> Result<()> {
         let (input, output) = (Input::of(input), Output::of(output));
-        let request =
-            (self.place()).neighbor_all_to_all(moved::<E>(), neighbors, input, output)?;
+        let request = (self.place()).neighbor_all_to_all(moved::<E>(), neighbors, input, output)?;
         self.engine().run(request).await
     }
 

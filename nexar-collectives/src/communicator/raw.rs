@@ -65,7 +65,11 @@ fn bytes(
     }
     let length = count.checked_mul(dtype.size());
     let length = length.filter(|length| isize::try_from(*length).is_ok());
-    length.ok_or_else(|| invalid(format!("{count} elements of {dtype} are more than memory has")))
+    length.ok_or_else(|| {
+        invalid(format!(
+            "{count} elements of {dtype} are more than memory has"
+        ))
+    })
 }
 
 impl RawSlice {
@@ -121,11 +125,8 @@ fn same_type(operation: &'static str, one: DataType, other: DataType) -> Result<
 
 /// The operations on memory that is given by its address.
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    fn run_raw<'a>(
-        &'a self,
-        request: Result<Request<'a>>,
-    ) -> impl Future<Output = Result<()>> + Send + 'a {
-        async move { self.engine().run(request?).await }
+    async fn run_raw(&self, request: Result<Request<'_>>) -> Result<()> {
+        self.engine().run(request?).await
     }
 
     /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is given by its address.
@@ -141,12 +142,14 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn broadcast_raw(
         &self,
-        data: RawSliceMut, root: usize,
+        data: RawSliceMut,
+        root: usize,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
             let output = unsafe { data.output("broadcast")? };
-            self.place().broadcast(Elements::Moved(data.dtype), output, root)
+            self.place()
+                .broadcast(Elements::Moved(data.dtype), output, root)
         };
         self.run_raw(request())
     }
@@ -164,7 +167,9 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn reduce_raw(
         &self,
-        data: RawSliceMut, op: ReduceOp, root: usize,
+        data: RawSliceMut,
+        op: ReduceOp,
+        root: usize,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
@@ -187,7 +192,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn all_reduce_raw(
         &self,
-        data: RawSliceMut, op: ReduceOp,
+        data: RawSliceMut,
+        op: ReduceOp,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
@@ -210,7 +216,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn scan_raw(
         &self,
-        data: RawSliceMut, op: ReduceOp,
+        data: RawSliceMut,
+        op: ReduceOp,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
@@ -233,7 +240,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn exclusive_scan_raw(
         &self,
-        data: RawSliceMut, op: ReduceOp,
+        data: RawSliceMut,
+        op: ReduceOp,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
@@ -256,14 +264,16 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn all_gather_raw(
         &self,
-        input: RawSlice, output: RawSliceMut,
+        input: RawSlice,
+        output: RawSliceMut,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             let dtype = same_type("all_gather", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
             let (input, output) =
                 unsafe { (input.input("all_gather")?, output.output("all_gather")?) };
-            self.place().all_gather(Elements::Moved(dtype), input, output)
+            self.place()
+                .all_gather(Elements::Moved(dtype), input, output)
         };
         self.run_raw(request())
     }
@@ -281,14 +291,16 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn gather_raw(
         &self,
-        input: RawSlice, output: RawSliceMut, root: usize,
+        input: RawSlice,
+        output: RawSliceMut,
+        root: usize,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             let dtype = same_type("gather", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) =
-                unsafe { (input.input("gather")?, output.output("gather")?) };
-            self.place().gather(Elements::Moved(dtype), input, output, root)
+            let (input, output) = unsafe { (input.input("gather")?, output.output("gather")?) };
+            self.place()
+                .gather(Elements::Moved(dtype), input, output, root)
         };
         self.run_raw(request())
     }
@@ -306,14 +318,16 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn scatter_raw(
         &self,
-        input: RawSlice, output: RawSliceMut, root: usize,
+        input: RawSlice,
+        output: RawSliceMut,
+        root: usize,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             let dtype = same_type("scatter", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) =
-                unsafe { (input.input("scatter")?, output.output("scatter")?) };
-            self.place().scatter(Elements::Moved(dtype), input, output, root)
+            let (input, output) = unsafe { (input.input("scatter")?, output.output("scatter")?) };
+            self.place()
+                .scatter(Elements::Moved(dtype), input, output, root)
         };
         self.run_raw(request())
     }
@@ -331,14 +345,21 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn reduce_scatter_raw(
         &self,
-        input: RawSlice, output: RawSliceMut, op: ReduceOp,
+        input: RawSlice,
+        output: RawSliceMut,
+        op: ReduceOp,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             let dtype = same_type("reduce_scatter", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) =
-                unsafe { (input.input("reduce_scatter")?, output.output("reduce_scatter")?) };
-            self.place().reduce_scatter(reduced(dtype, op)?, input, output)
+            let (input, output) = unsafe {
+                (
+                    input.input("reduce_scatter")?,
+                    output.output("reduce_scatter")?,
+                )
+            };
+            self.place()
+                .reduce_scatter(reduced(dtype, op)?, input, output)
         };
         self.run_raw(request())
     }
@@ -356,14 +377,16 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// types, and memory that the device adapter does not reach.
     pub unsafe fn all_to_all_raw(
         &self,
-        input: RawSlice, output: RawSliceMut,
+        input: RawSlice,
+        output: RawSliceMut,
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             let dtype = same_type("all_to_all", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
             let (input, output) =
                 unsafe { (input.input("all_to_all")?, output.output("all_to_all")?) };
-            self.place().all_to_all(Elements::Moved(dtype), input, output)
+            self.place()
+                .all_to_all(Elements::Moved(dtype), input, output)
         };
         self.run_raw(request())
     }

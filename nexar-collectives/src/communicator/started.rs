@@ -144,172 +144,306 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
 
     /// Starts a [`barrier`](Self::barrier).
     pub fn start_barrier(&self) -> Started<()> {
-        self.start_call(Collective::Barrier, (), |place, _| Ok(place.barrier()), |_| ())
+        self.start_call(
+            Collective::Barrier,
+            (),
+            |place, _| Ok(place.barrier()),
+            |_| (),
+        )
     }
 
     /// Starts a [`broadcast`](Self::broadcast); gives the data.
     pub fn start_broadcast<E: Element>(&self, data: Vec<E>, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, data: &mut Vec<E>| {
-            place.broadcast(moved::<E>(), Output::of(data), root)
-        };
-        self.start_call(Collective::Broadcast, data, request, |data| data)
+        self.start_call(
+            Collective::Broadcast,
+            data,
+            move |place, data| place.broadcast(moved::<E>(), Output::of(data), root),
+            |data| data,
+        )
     }
 
     /// Starts a [`reduce`](Self::reduce); gives the data, which is the result on the
     /// root only.
-    pub fn start_reduce<E: Element>(&self, data: Vec<E>, op: ReduceOp, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, data: &mut Vec<E>| {
-            place.reduce(reduced(E::DATA_TYPE, op)?, Output::of(data), root)
-        };
-        self.start_call(Collective::Reduce, data, request, |data| data)
+    pub fn start_reduce<E: Element>(
+        &self,
+        data: Vec<E>,
+        op: ReduceOp,
+        root: usize,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::Reduce,
+            data,
+            move |place, data| place.reduce(reduced(E::DATA_TYPE, op)?, Output::of(data), root),
+            |data| data,
+        )
     }
 
     /// Starts an [`all_reduce`](Self::all_reduce); gives the data.
     pub fn start_all_reduce<E: Element>(&self, data: Vec<E>, op: ReduceOp) -> Started<Vec<E>> {
-        let request = move |place: Place, data: &mut Vec<E>| {
-            Ok(place.all_reduce(reduced(E::DATA_TYPE, op)?, Output::of(data)))
-        };
-        self.start_call(Collective::AllReduce, data, request, |data| data)
+        self.start_call(
+            Collective::AllReduce,
+            data,
+            move |place, data| Ok(place.all_reduce(reduced(E::DATA_TYPE, op)?, Output::of(data))),
+            |data| data,
+        )
     }
 
     /// Starts a [`scan`](Self::scan); gives the data.
     pub fn start_scan<E: Element>(&self, data: Vec<E>, op: ReduceOp) -> Started<Vec<E>> {
-        let request = move |place: Place, data: &mut Vec<E>| {
-            place.scan(reduced(E::DATA_TYPE, op)?, Output::of(data), false)
-        };
-        self.start_call(Collective::Scan, data, request, |data| data)
+        self.start_call(
+            Collective::Scan,
+            data,
+            move |place, data| place.scan(reduced(E::DATA_TYPE, op)?, Output::of(data), false),
+            |data| data,
+        )
     }
 
     /// Starts an [`exclusive_scan`](Self::exclusive_scan); gives the data.
     pub fn start_exclusive_scan<E: Element>(&self, data: Vec<E>, op: ReduceOp) -> Started<Vec<E>> {
-        let request = move |place: Place, data: &mut Vec<E>| {
-            place.scan(reduced(E::DATA_TYPE, op)?, Output::of(data), true)
-        };
-        self.start_call(Collective::ExclusiveScan, data, request, |data| data)
+        self.start_call(
+            Collective::ExclusiveScan,
+            data,
+            move |place, data| place.scan(reduced(E::DATA_TYPE, op)?, Output::of(data), true),
+            |data| data,
+        )
     }
 
     /// Starts an [`all_gather`](Self::all_gather); gives the blocks of all ranks.
     pub fn start_all_gather<E: Element>(&self, input: Vec<E>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("all_gather", input.len().checked_mul(place.world))?;
-            place.all_gather(moved::<E>(), Input::of(input), Output::of(output))
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::AllGather, buffers, request, |(_, output)| output)
+        self.start_call(
+            Collective::AllGather,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("all_gather", input.len().checked_mul(place.world))?;
+                place.all_gather(moved::<E>(), Input::of(input), Output::of(output))
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts an [`all_gather_v`](Self::all_gather_v); gives the blocks of all ranks.
-    pub fn start_all_gather_v<E: Element>(&self, input: Vec<E>, counts: Vec<usize>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("all_gather_v", sum(&counts))?;
-            place.all_gather_v(moved::<E>(), Input::of(input), Output::of(output), &counts)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::AllGatherV, buffers, request, |(_, output)| output)
+    pub fn start_all_gather_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        counts: Vec<usize>,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::AllGatherV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("all_gather_v", sum(&counts))?;
+                place.all_gather_v(moved::<E>(), Input::of(input), Output::of(output), &counts)
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`gather`](Self::gather); gives the blocks of all ranks on the root, and nothing elsewhere.
     pub fn start_gather<E: Element>(&self, input: Vec<E>, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("gather", at_root(place, root, input.len().checked_mul(place.world)))?;
-            place.gather(moved::<E>(), Input::of(input), Output::of(output), root)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::Gather, buffers, request, |(_, output)| output)
+        self.start_call(
+            Collective::Gather,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros(
+                    "gather",
+                    at_root(place, root, input.len().checked_mul(place.world)),
+                )?;
+                place.gather(moved::<E>(), Input::of(input), Output::of(output), root)
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`gather_v`](Self::gather_v); gives the blocks of all ranks on the root, and nothing elsewhere.
-    pub fn start_gather_v<E: Element>(&self, input: Vec<E>, counts: Vec<usize>, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("gather_v", at_root(place, root, sum(&counts)))?;
-            place.gather_v(moved::<E>(), Input::of(input), Output::of(output), &counts, root)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::GatherV, buffers, request, |(_, output)| output)
+    pub fn start_gather_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        counts: Vec<usize>,
+        root: usize,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::GatherV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("gather_v", at_root(place, root, sum(&counts)))?;
+                place.gather_v(
+                    moved::<E>(),
+                    Input::of(input),
+                    Output::of(output),
+                    &counts,
+                    root,
+                )
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`scatter`](Self::scatter); gives this rank's block of `count` elements.
-    pub fn start_scatter<E: Element>(&self, input: Vec<E>, count: usize, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("scatter", Some(count))?;
-            place.scatter(moved::<E>(), Input::of(input), Output::of(output), root)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::Scatter, buffers, request, |(_, output)| output)
+    pub fn start_scatter<E: Element>(
+        &self,
+        input: Vec<E>,
+        count: usize,
+        root: usize,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::Scatter,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("scatter", Some(count))?;
+                place.scatter(moved::<E>(), Input::of(input), Output::of(output), root)
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`scatter_v`](Self::scatter_v); gives this rank's block of `count` elements.
-    pub fn start_scatter_v<E: Element>(&self, input: Vec<E>, counts: Vec<usize>, count: usize, root: usize) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("scatter_v", Some(count))?;
-            place.scatter_v(moved::<E>(), Input::of(input), &counts, Output::of(output), root)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::ScatterV, buffers, request, |(_, output)| output)
+    pub fn start_scatter_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        counts: Vec<usize>,
+        count: usize,
+        root: usize,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::ScatterV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("scatter_v", Some(count))?;
+                place.scatter_v(
+                    moved::<E>(),
+                    Input::of(input),
+                    &counts,
+                    Output::of(output),
+                    root,
+                )
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`reduce_scatter`](Self::reduce_scatter); gives this rank's block of the result. The length of the
     /// input is a multiple of the world size.
     pub fn start_reduce_scatter<E: Element>(&self, input: Vec<E>, op: ReduceOp) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("reduce_scatter", Some(input.len() / place.world))?;
-            place.reduce_scatter(reduced(E::DATA_TYPE, op)?, Input::of(input), Output::of(output))
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::ReduceScatter, buffers, request, |(_, output)| output)
+        self.start_call(
+            Collective::ReduceScatter,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("reduce_scatter", Some(input.len() / place.world))?;
+                place.reduce_scatter(
+                    reduced(E::DATA_TYPE, op)?,
+                    Input::of(input),
+                    Output::of(output),
+                )
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`reduce_scatter_v`](Self::reduce_scatter_v); gives this rank's block of the result.
-    pub fn start_reduce_scatter_v<E: Element>(&self, input: Vec<E>, counts: Vec<usize>, op: ReduceOp) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("reduce_scatter_v", Some(counts.get(place.rank).copied().unwrap_or(0)))?;
-            place.reduce_scatter_v(reduced(E::DATA_TYPE, op)?, Input::of(input), Output::of(output), &counts)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::ReduceScatterV, buffers, request, |(_, output)| output)
+    pub fn start_reduce_scatter_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        counts: Vec<usize>,
+        op: ReduceOp,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::ReduceScatterV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros(
+                    "reduce_scatter_v",
+                    Some(counts.get(place.rank).copied().unwrap_or(0)),
+                )?;
+                place.reduce_scatter_v(
+                    reduced(E::DATA_TYPE, op)?,
+                    Input::of(input),
+                    Output::of(output),
+                    &counts,
+                )
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts an [`all_to_all`](Self::all_to_all); gives the blocks that come from all ranks.
     pub fn start_all_to_all<E: Element>(&self, input: Vec<E>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("all_to_all", Some(input.len()))?;
-            place.all_to_all(moved::<E>(), Input::of(input), Output::of(output))
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::AllToAll, buffers, request, |(_, output)| output)
+        self.start_call(
+            Collective::AllToAll,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("all_to_all", Some(input.len()))?;
+                place.all_to_all(moved::<E>(), Input::of(input), Output::of(output))
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts an [`all_to_all_v`](Self::all_to_all_v); gives the blocks that come from all ranks.
-    pub fn start_all_to_all_v<E: Element>(&self, input: Vec<E>, send_counts: Vec<usize>, recv_counts: Vec<usize>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("all_to_all_v", sum(&recv_counts))?;
-            let (sends, expects) = ((Input::of(input), &send_counts[..]), (Output::of(output), &recv_counts[..]));
-            place.all_to_all_v(moved::<E>(), sends, expects)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::AllToAllV, buffers, request, |(_, output)| output)
+    pub fn start_all_to_all_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        send_counts: Vec<usize>,
+        recv_counts: Vec<usize>,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::AllToAllV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("all_to_all_v", sum(&recv_counts))?;
+                let (sends, expects) = (
+                    (Input::of(input), &send_counts[..]),
+                    (Output::of(output), &recv_counts[..]),
+                );
+                place.all_to_all_v(moved::<E>(), sends, expects)
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`neighbor_all_to_all`](Self::neighbor_all_to_all); gives the blocks that come from the neighbours.
-    pub fn start_neighbor_all_to_all<E: Element>(&self, input: Vec<E>, neighbors: Vec<usize>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("neighbor_all_to_all", Some(input.len()))?;
-            place.neighbor_all_to_all(moved::<E>(), &neighbors, Input::of(input), Output::of(output))
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::NeighborAllToAll, buffers, request, |(_, output)| output)
+    pub fn start_neighbor_all_to_all<E: Element>(
+        &self,
+        input: Vec<E>,
+        neighbors: Vec<usize>,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::NeighborAllToAll,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("neighbor_all_to_all", Some(input.len()))?;
+                place.neighbor_all_to_all(
+                    moved::<E>(),
+                    &neighbors,
+                    Input::of(input),
+                    Output::of(output),
+                )
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts a [`neighbor_all_to_all_v`](Self::neighbor_all_to_all_v); gives the blocks that come from the
     /// neighbours.
-    pub fn start_neighbor_all_to_all_v<E: Element>(&self, input: Vec<E>, neighbors: Vec<usize>, send_counts: Vec<usize>, recv_counts: Vec<usize>) -> Started<Vec<E>> {
-        let request = move |place: Place, (input, output): &mut (Vec<E>, Vec<E>)| {
-            *output = zeros("neighbor_all_to_all_v", sum(&recv_counts))?;
-            let (sends, expects) = ((Input::of(input), &send_counts[..]), (Output::of(output), &recv_counts[..]));
-            place.neighbor_all_to_all_v(moved::<E>(), &neighbors, sends, expects)
-        };
-        let buffers = (input, Vec::new());
-        self.start_call(Collective::NeighborAllToAllV, buffers, request, |(_, output)| output)
+    pub fn start_neighbor_all_to_all_v<E: Element>(
+        &self,
+        input: Vec<E>,
+        neighbors: Vec<usize>,
+        send_counts: Vec<usize>,
+        recv_counts: Vec<usize>,
+    ) -> Started<Vec<E>> {
+        self.start_call(
+            Collective::NeighborAllToAllV,
+            (input, Vec::new()),
+            move |place, (input, output)| {
+                *output = zeros("neighbor_all_to_all_v", sum(&recv_counts))?;
+                let (sends, expects) = (
+                    (Input::of(input), &send_counts[..]),
+                    (Output::of(output), &recv_counts[..]),
+                );
+                place.neighbor_all_to_all_v(moved::<E>(), &neighbors, sends, expects)
+            },
+            |(_, output)| output,
+        )
     }
 
     /// Starts an [`all_reduce_many`](Self::all_reduce_many); gives the buffers.

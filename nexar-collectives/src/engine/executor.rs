@@ -46,11 +46,11 @@ pub(crate) enum Trouble {
     Local(String),
 }
 
-pub(crate) struct Executor<'a, 'm, T: Transport> {
+pub(crate) struct Executor<'a, 'm, 'c, T: Transport> {
     call: &'a OngoingCall<'a, T>,
     program: &'a Program,
     memory: &'a mut Memory<'m>,
-    combiner: Combiner<'m>,
+    combiner: Combiner<'c>,
     pool: &'a ChunkPool,
     peers: Vec<PeerRun<'a, T>>,
     next_copy: usize,
@@ -119,12 +119,12 @@ impl<T: Transport> PeerRun<'_, T> {
     }
 }
 
-impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
+impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
     pub(crate) fn new(
         call: &'a OngoingCall<'a, T>,
         program: &'a Program,
         memory: &'a mut Memory<'m>,
-        combiner: Combiner<'m>,
+        combiner: Combiner<'c>,
         pool: &'a ChunkPool,
         lanes: &'a mut [Lane<T>],
     ) -> Self {

@@ -114,10 +114,7 @@ impl<T: Transport> Engine<T> {
 
     /// Runs the next call of a turn; its number.
     pub(crate) async fn run_in(&self, turn: &mut Turn<T>, request: Request<'_>) -> Result<u64> {
-        let driven = self
-            .group
-            .transport()
-            .drive(self.run_driven(turn, request));
+        let driven = self.group.transport().drive(self.run_driven(turn, request));
         Outlined { future: driven }.await
     }
 
@@ -190,7 +187,7 @@ impl<T: Transport> Engine<T> {
         plan: Plan,
     ) -> Result<(), Failure> {
         let world = self.group.size();
-        if request::is_empty(&request.operation, world) {
+        if request.operation.is_empty() {
             return self.execute_empty(call, program, lanes).await;
         }
         let elements = request.elements;

@@ -1,6 +1,5 @@
 //! Schedules, prepared for the executor.
 
-use super::request;
 use crate::schedule::{self, Action, ItemId, Operation, Plan, Schedule, Span};
 use std::{
     collections::HashMap,
@@ -125,7 +124,7 @@ impl Programs {
             return Arc::clone(program);
         }
         // Calls that move nothing are compared all the same: they run as a barrier.
-        let schedule = match request::is_empty(operation, world) {
+        let schedule = match operation.is_empty() {
             true => schedule::build(&Operation::Barrier, world, rank, plan),
             false => schedule::build(operation, world, rank, plan),
         };

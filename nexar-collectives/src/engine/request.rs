@@ -82,7 +82,11 @@ impl Request<'_> {
             collective: self.collective,
             sequence,
             dtype: self.elements.dtype(),
-            element: if custom { self.elements.size() as u32 } else { 0 },
+            element: if custom {
+                self.elements.size() as u32
+            } else {
+                0
+            },
             op: self.elements.op(),
             count: if token { 0 } else { count(&self.operation) },
             root: root(&self.operation),
@@ -111,20 +115,6 @@ fn count(operation: &Operation) -> u64 {
         Operation::Barrier | Operation::Exchange { .. } => 0,
     };
     count as u64
-}
-
-/// Whether no rank has any element, as far as all of them know.
-pub(super) fn is_empty(operation: &Operation, world: usize) -> bool {
-    match operation {
-        Operation::AllGather { parts, .. } | Operation::ReduceScatter { parts, .. } => {
-            parts.total(world) == 0
-        }
-        Operation::Gather { parts, .. } | Operation::Scatter { parts, .. } => {
-            *parts == Parts::Even(0)
-        }
-        Operation::Exchange { .. } | Operation::Barrier => false,
-        operation => count(operation) == 0,
-    }
 }
 
 fn root(operation: &Operation) -> Option<u32> {

@@ -21,7 +21,13 @@ impl Place {
             parts: Parts::Even(input.len),
             in_place: false,
         };
-        Ok(request(collective, operation, elements, input.bytes, output.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            input.bytes,
+            output.bytes,
+        ))
     }
 
     /// The own block is in its place.
@@ -78,7 +84,13 @@ impl Place {
             root,
             parts: Parts::Even(input.len),
         };
-        Ok(request(collective, operation, elements, input.bytes, target))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            input.bytes,
+            target,
+        ))
     }
 
     /// The output and the counts matter on the root only.
@@ -129,7 +141,13 @@ impl Place {
             root,
             parts: Parts::Even(output.len),
         };
-        Ok(request(collective, operation, elements, source, output.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            source,
+            output.bytes,
+        ))
     }
 
     /// The input and the counts matter on the root only.
@@ -151,7 +169,13 @@ impl Place {
             let sends = |rank: usize| (counts[rank], 0);
             (parts, input.bytes, self.exchanges_of(sends))
         } else {
-            let expects = |rank| if rank == root { (0, output.len) } else { (0, 0) };
+            let expects = |rank| {
+                if rank == root {
+                    (0, output.len)
+                } else {
+                    (0, 0)
+                }
+            };
             (own, &[], self.exchanges_of(expects))
         };
         let operation = Operation::Scatter { root, parts };
@@ -173,7 +197,13 @@ impl Place {
             parts: Parts::Even(output.len),
             in_place: false,
         };
-        Ok(request(collective, operation, elements, input.bytes, output.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            input.bytes,
+            output.bytes,
+        ))
     }
 
     /// The result is in the own block.
@@ -224,7 +254,13 @@ impl Place {
             count,
             in_place: false,
         };
-        Ok(request(collective, operation, elements, input.bytes, output.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            input.bytes,
+            output.bytes,
+        ))
     }
 
     pub(crate) fn all_to_all_in_place<'a>(

@@ -84,7 +84,12 @@ impl Place {
             let mut counts = links.iter().map(count);
             counts.try_fold(0usize, |sum, count| sum.checked_add(count))
         };
-        let too_many = || invalid(collective, "the counts add up to more than a buffer can have");
+        let too_many = || {
+            invalid(
+                collective,
+                "the counts add up to more than a buffer can have",
+            )
+        };
         let sends = sum(|link| link.sends).ok_or_else(too_many)?;
         let expects = sum(|link| link.expects).ok_or_else(too_many)?;
         check_len(collective, "input", input.len, sends)?;

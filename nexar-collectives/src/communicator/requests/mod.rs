@@ -128,7 +128,12 @@ impl Place {
     /// Checks a list of counts, one for each rank.
     fn parts(self, collective: Collective, counts: &[usize]) -> Result<Parts> {
         check_number(collective, "counts", counts.len(), self.world)?;
-        let too_many = || invalid(collective, "the counts add up to more than a buffer can have");
+        let too_many = || {
+            invalid(
+                collective,
+                "the counts add up to more than a buffer can have",
+            )
+        };
         Parts::uneven(counts).ok_or_else(too_many)
     }
 }
@@ -148,4 +153,3 @@ fn check_number(collective: Collective, name: &str, number: usize, expected: usi
     let reason = format!("there are {number} {name}, but should be {expected}");
     Err(invalid(collective, reason))
 }
-

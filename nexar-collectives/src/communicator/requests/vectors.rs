@@ -17,7 +17,13 @@ impl Place {
     pub(crate) fn labelled_barrier(self, collective: Collective, digest: u64) -> Request<'static> {
         Request {
             digest,
-            ..request(collective, Operation::Barrier, Elements::Token, &[0], &mut [])
+            ..request(
+                collective,
+                Operation::Barrier,
+                Elements::Token,
+                &[0],
+                &mut [],
+            )
         }
     }
 
@@ -66,7 +72,13 @@ impl Place {
         let count = input.len;
         let operation = Operation::Reduce { root, count };
         if self.rank != root {
-            return Ok(request(collective, operation, elements, input.bytes, &mut []));
+            return Ok(request(
+                collective,
+                operation,
+                elements,
+                input.bytes,
+                &mut [],
+            ));
         }
         copy(collective, input, &output)?.copy_to(output.bytes);
         Ok(request(collective, operation, elements, &[], output.bytes))
