@@ -11,12 +11,14 @@ use bytes::Bytes;
 /// Bytes. The receives take messages of any element type, as the bytes that they are.
 impl<T: Transport> Messenger<T> {
     /// Sends a message to a rank of the communicator, which may be this one. No bytes are copied but of
-    /// small messages. See [the module](self) for when it is done.
+    /// small messages. See [the module](super) for when it is done.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Message`] when the time limit
-    /// has passed, [`Error::Operation`] when the communicator has failed or the rank has left.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank that does not exist,
+    /// [`Error::Message`](crate::Error::Message) when the time limit has passed or there is no memory for a copy to
+    /// the own rank, [`Error::Operation`](crate::Error::Operation) when the communicator has failed or the rank has
+    /// left.
     ///
     /// # Cancel safety
     ///
@@ -34,7 +36,8 @@ impl<T: Transport> Messenger<T> {
     }
 
     /// Sends borrowed pieces as one message; the receiver sees no borders. Otherwise like
-    /// [`send_from`](Self::send_from).
+    /// [`send_from`](Self::send_from), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) where the pieces
+    /// together are longer than a `usize` can say, since a piece may occur more than once.
     pub async fn send_parts(&self, to: usize, tag: u64, parts: &[&[u8]]) -> Result<()> {
         self.send_any("send_parts", to, tag, None, Content::Parts(parts))
             .await
@@ -44,10 +47,12 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Message`] with [`MessageFailure::Truncated`] where the buffer is shorter than the message,
-    /// which is then discarded; with [`MessageFailure::TimedOut`] when the time limit has passed.
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Operation`] when the
-    /// communicator has failed or the source has left. The buffer may then have been overwritten in part.
+    /// [`Error::Message`](crate::Error::Message) with
+    /// [`MessageFailure::Truncated`](super::MessageFailure::Truncated) where the buffer is shorter than the
+    /// message, which is then discarded; with [`MessageFailure::TimedOut`](super::MessageFailure::TimedOut) when
+    /// the time limit has passed. [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank that does
+    /// not exist, [`Error::Operation`](crate::Error::Operation) when the communicator has failed or the source has
+    /// left. The buffer may then have been overwritten in part.
     ///
     /// # Cancel safety
     ///
@@ -82,7 +87,8 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`recv_into`](Self::recv_into), and [`MessageFailure::OutOfMemory`].
+    /// Those of [`recv_into`](Self::recv_into), and
+    /// [`MessageFailure::OutOfMemory`](super::MessageFailure::OutOfMemory).
     ///
     /// # Cancel safety
     ///
@@ -106,8 +112,8 @@ impl<T: Transport> Messenger<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`recv_into`](Self::recv_into) but for truncation, and [`MessageFailure::Withdrawn`] where
-    /// the sender gave up in the middle.
+    /// Those of [`recv_into`](Self::recv_into) but for truncation, and
+    /// [`MessageFailure::Withdrawn`](super::MessageFailure::Withdrawn) where the sender gave up in the middle.
     ///
     /// # Cancel safety
     ///
