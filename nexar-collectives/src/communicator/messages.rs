@@ -48,7 +48,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> nexar_collectives::Result<()> {
     /// let ranks = nexar_collectives::Communicator::local(2).await?;
-    /// let mut loss = [0.0; 3];
+    /// let mut loss = [0.0_f32; 3];
     /// ranks[0].send(&[0.5_f32, 0.25], 1, 7).await?;
     /// let received = ranks[1].recv(&mut loss, 0, 7).await?;
     /// assert_eq!((received.count, loss), (2, [0.5, 0.25, 0.0]));
@@ -146,7 +146,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # async fn main() -> nexar_collectives::Result<()> {
     /// let ranks = nexar_collectives::Communicator::local(2).await?;
     /// ranks[0].send(&[1_u8, 2, 3], 1, 0).await?;
-    /// let (mut first, mut rest) = ([0], [0; 2]);
+    /// let (mut first, mut rest) = ([0_u8], [0_u8; 2]);
     /// ranks[1].recv_parts(&mut [&mut first, &mut rest], 0, 0).await?;
     /// assert_eq!((first, rest), ([1], [2, 3]));
     /// # Ok(())
