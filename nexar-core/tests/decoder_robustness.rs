@@ -144,6 +144,7 @@ fn an_announced_length_above_the_limit_takes_no_memory() {
     }
     for length in [EAGER_LIMIT as u64 + 1, 1 << 40, u64::MAX] {
         let header = Frame::Eager {
+            dtype: None,
             tag: 1,
             length,
             message: 0,
@@ -173,6 +174,7 @@ fn an_announced_length_within_the_limit_takes_no_more_than_that() {
     assert!((FRAME_LIMIT..FRAME_LIMIT + 1024).contains(&peak), "{peak}");
 
     let eager = Frame::Eager {
+        dtype: None,
         tag: 1,
         length: EAGER_LIMIT as u64,
         message: 0,

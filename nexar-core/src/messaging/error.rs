@@ -1,7 +1,7 @@
 //! What can go wrong with one message, without the communicator being the worse for it.
 
 use super::{Source, Tag};
-use crate::Failure;
+use crate::{DataType, Failure};
 use std::{fmt, time::Duration};
 
 /// A send, receive or probe that failed while its communicator goes on.
@@ -34,10 +34,24 @@ pub enum MessageFailure {
         source: usize,
         /// Its tag.
         tag: u64,
-        /// Its length in bytes.
+        /// Its element type; `None` for bare bytes.
+        dtype: Option<DataType>,
+        /// Its length in bytes, which is what a receive needs.
         length: usize,
-        /// What the receive allows.
+        /// What this one allows, in bytes.
         capacity: usize,
+    },
+    /// The message has another element type than the receive. It has been discarded, and its send has succeeded; the
+    /// next message of the tag is intact. [`probe`](super::Messenger::probe) tells the type beforehand.
+    WrongType {
+        /// Who sent it.
+        source: usize,
+        /// Its tag.
+        tag: u64,
+        /// Its element type; `None` for bare bytes.
+        sent: Option<DataType>,
+        /// That of the receive.
+        expected: DataType,
     },
     /// The time limit of the operation passed.
     TimedOut {
@@ -53,7 +67,8 @@ pub enum MessageFailure {
         /// The tag.
         tag: u64,
     },
-    /// There is no memory for a message of this length. The message can be received again.
+    /// There is no memory for a message of this length. Where it was to be received, that can be done again;
+    /// where a rank was to send it to itself, it was not sent.
     OutOfMemory {
         /// Its length in bytes.
         length: usize,
@@ -90,13 +105,36 @@ impl fmt::Display for MessageError {
             MessageFailure::Truncated {
                 source,
                 tag,
+                dtype,
                 length,
                 capacity,
-            } => write!(
-                f,
-                "the message of tag {tag} from rank {source} has {length} bytes, more than the {capacity} \
-                 that the receive allows; it was discarded"
-            ),
+            } => {
+                write!(f, "the message of tag {tag} from rank {source} has ")?;
+                match dtype {
+                    None => write!(f, "{length} bytes, more than the {capacity}")?,
+                    Some(dtype) => {
+                        let (count, room) = (length / dtype.size(), capacity / dtype.size());
+                        write!(
+                            f,
+                            "{count} elements of {dtype} ({length} bytes), more than the {room}"
+                        )?;
+                    }
+                }
+                f.write_str(" that the receive allows; it was discarded")
+            }
+            MessageFailure::WrongType {
+                source,
+                tag,
+                sent,
+                expected,
+            } => {
+                let sent = sent.map_or("bare bytes", DataType::name);
+                write!(
+                    f,
+                    "the message of tag {tag} from rank {source} is of {sent}, but the receive is of {expected}; \
+                     it was discarded"
+                )
+            }
             MessageFailure::TimedOut { limit, waiting_for } => {
                 self.write_waiting(f, *waiting_for)?;
                 write!(f, " within {} s", limit.as_secs_f32())

@@ -9,6 +9,7 @@ use super::{
     state::{Core, Inner},
 };
 use crate::{
+    DataType,
     membership::SendOf,
     transport::{RecvStream, StreamError, Transport},
     wire::{
@@ -16,6 +17,7 @@ use crate::{
         message::{Arrival, Frame},
     },
 };
+use bytes::Bytes;
 use std::{
     sync::Arc,
     task::{Context, Poll},
@@ -55,7 +57,7 @@ impl<T: Transport> Core<'_, T> {
         self.inner.hub.set_ready(member);
     }
 
-    fn next_arrival(&mut self, member: usize, chunk: &mut bytes::Bytes) -> Option<Arrival> {
+    fn next_arrival(&mut self, member: usize, chunk: &mut Bytes) -> Option<Arrival> {
         match self.state.peers[member].reader.next(chunk) {
             Ok(arrival) => arrival,
             Err(error) => {
@@ -78,7 +80,12 @@ impl<T: Transport> Core<'_, T> {
     fn arrived(&mut self, member: usize, arrival: Arrival) -> Result<(), &'static str> {
         let peer = &mut self.state.peers[member];
         match arrival.frame {
-            Frame::Eager { tag, message, .. } => {
+            Frame::Eager {
+                dtype,
+                tag,
+                message,
+                ..
+            } => {
                 peer.number(message)?;
                 peer.held += cost(arrival.body.len());
                 if peer.held > CREDIT {
@@ -89,9 +96,10 @@ impl<T: Transport> Core<'_, T> {
                     bytes: arrival.body,
                     borrowed: arrival.borrowed,
                 };
-                self.receive(member, tag, length, body);
+                self.receive(member, tag, dtype, length, body);
             }
             Frame::Announce {
+                dtype,
                 tag,
                 length,
                 message,
@@ -101,7 +109,8 @@ impl<T: Transport> Core<'_, T> {
                     return Err("more announced messages than it may have");
                 }
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                self.receive(member, tag, length, Body::Announced { message });
+                let body = Body::Announced { message };
+                self.receive(member, tag, dtype, length, body);
             }
             Frame::Withdraw { message } => self.withdraw(member, message),
             Frame::ClearToSend { message, transfer } => {
@@ -122,21 +131,35 @@ impl<T: Transport> Core<'_, T> {
         Ok(())
     }
 
-    fn receive(&mut self, source: usize, tag: u64, length: usize, body: Body) {
+    fn receive(
+        &mut self,
+        source: usize,
+        tag: u64,
+        dtype: Option<DataType>,
+        length: usize,
+        body: Body,
+    ) {
         let arrival = self.state.inbox.next_arrival();
         self.offer(Entry {
             arrival,
             source,
             tag,
+            dtype,
             length,
             body,
         });
     }
 
     /// A message of this rank for itself.
-    pub(super) fn receive_own(&mut self, tag: u64, bytes: bytes::Bytes, message: Option<u64>) {
+    pub(super) fn receive_own(
+        &mut self,
+        tag: u64,
+        dtype: Option<DataType>,
+        bytes: Bytes,
+        message: Option<u64>,
+    ) {
         let own = self.inner.group.rank();
-        self.receive(own, tag, bytes.len(), Body::Own { bytes, message });
+        self.receive(own, tag, dtype, bytes.len(), Body::Own { bytes, message });
     }
 
     /// The receiver says how it is with a message that was announced to it. The send may be gone.

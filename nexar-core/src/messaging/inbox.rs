@@ -1,5 +1,7 @@
 //! Which message goes to which receive: pure bookkeeping, without I/O.
 
+use super::Received;
+use crate::DataType;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +56,23 @@ pub(super) struct Entry {
     pub(super) arrival: u64,
     pub(super) source: usize,
     pub(super) tag: u64,
+    pub(super) dtype: Option<DataType>,
+    /// In bytes.
     pub(super) length: usize,
     pub(super) body: Body,
+}
+
+impl Entry {
+    pub(super) fn received(&self) -> Received {
+        let element = self.dtype.map_or(1, DataType::size);
+        Received {
+            source: self.source,
+            tag: self.tag,
+            dtype: self.dtype,
+            count: self.length / element,
+            length: self.length,
+        }
+    }
 }
 
 /// Where the body of a message is.

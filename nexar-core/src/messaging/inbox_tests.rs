@@ -44,6 +44,7 @@ fn entry(arrival: u64, source: usize, tag: u64) -> Entry {
         arrival,
         source,
         tag,
+        dtype: None,
         length: 3,
         body: Body::Eager { bytes, borrowed },
     }

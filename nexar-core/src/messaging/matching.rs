@@ -49,7 +49,7 @@ impl<T: Transport> Core<'_, T> {
             return;
         };
         let on_its_way = matches!(entry.body, Body::Announced { .. });
-        let due = on_its_way && (1..=receiving.capacity).contains(&entry.length);
+        let due = on_its_way && entry.length > 0 && receiving.takes(&entry);
         receiving.posted = false;
         receiving.matched = Some(Matched {
             entry,

@@ -1,7 +1,7 @@
 //! Point-to-point messages between the ranks of a group: sends, receives by source and tag, probes.
 //!
 //! ```
-//! use nexar_core::messaging::{Messenger, Source, Tag};
+//! use nexar_core::{DataType, messaging::{Messenger, Source, Tag}};
 //! # use nexar_core::membership::{JoinRequest, SeedRoute, join};
 //! # use nexar_core::transport::{PeerId, Transport, memory::MemoryNetwork};
 //! # use std::sync::Arc;
@@ -27,9 +27,24 @@
 //! let (from, mut to) = (vec![5; 1 << 20], vec![0; 1 << 20]);
 //! tokio::try_join!(zero.send_from(1, 43, &from), one.recv_into(0, 43, &mut to))?;
 //! assert_eq!(from, to);
+//!
+//! // Elements bring their type.
+//! zero.send_elements(1, 44, &[0.5_f32, -2.0]).await?;
+//! assert_eq!(one.probe(0, 44).await?.dtype, Some(DataType::F32));
+//! let (received, values) = one.recv_vec::<f32>(0, 44, 1000).await?;
+//! assert_eq!((received.count, values), (2, vec![0.5, -2.0]));
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Types
+//!
+//! A message is of bare bytes or of elements of one type, which travels with it. A receive of elements
+//! ([`recv_elements`](Messenger::recv_elements) and the like) gets messages of its own type only: another one, bare
+//! bytes included, is discarded with a [`MessageFailure::WrongType`]. The type takes no part in the matching, which
+//! goes by source and tag alone. The receives of bytes take messages of any type, as they lie in memory
+//! (little-endian); [`Received::dtype`] says which it was, and a probe says it beforehand. A message whose length
+//! is not a whole number of its elements breaks the protocol. Of a `bool`, any byte but 0 is stored as `true`.
 //!
 //! # Order
 //!
@@ -86,25 +101,27 @@ mod lane;
 mod matching;
 mod operation;
 mod peer;
+mod raw;
 mod recv;
 mod send;
+mod sink;
 mod state;
+mod typed;
 
 pub use error::{MessageError, MessageFailure, WaitingFor};
 pub use inbox::{Source, Tag};
 
 use crate::{
-    Error, OperationError, Result,
+    DataType, Error, OperationError, Result,
     mesh::Group,
     transport::{SendStream, Transport},
 };
-use bytes::Bytes;
 use error::Cause;
 use inbox::Pattern;
 use lane::OutLane;
 use operation::Kind;
-use recv::{IntoParts, IntoVec, IntoVisitor, Sink};
-use send::Outgoing;
+use send::{Content, Outgoing};
+use sink::Sink;
 use state::Inner;
 use std::{
     fmt,
@@ -164,6 +181,10 @@ pub struct Received {
     pub source: usize,
     /// Its tag.
     pub tag: u64,
+    /// Its element type; `None` where it was sent as bare bytes.
+    pub dtype: Option<DataType>,
+    /// How many elements it has; of bare bytes, how many bytes.
+    pub count: usize,
     /// Its length in bytes.
     pub length: usize,
 }
@@ -207,150 +228,6 @@ impl<T: Transport> Messenger<T> {
         &self.inner.group
     }
 
-    /// Sends a message to a rank of the communicator, which may be this one. No bytes are copied but of
-    /// small messages. See [the module](self) for when it is done.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Message`] when the time limit
-    /// has passed, [`Error::Operation`] when the communicator has failed or the rank has left.
-    ///
-    /// # Cancel safety
-    ///
-    /// If it is dropped, the message is received as a whole or not at all.
-    pub async fn send(&self, to: usize, tag: u64, message: Bytes) -> Result<()> {
-        self.send_any("send", to, tag, Outgoing::Owned(message))
-            .await
-    }
-
-    /// Sends a borrowed message. A large one is copied a chunk at a time. Otherwise like
-    /// [`send`](Self::send).
-    pub async fn send_from(&self, to: usize, tag: u64, message: &[u8]) -> Result<()> {
-        self.send_any("send_from", to, tag, Outgoing::Slice(message))
-            .await
-    }
-
-    /// Sends borrowed pieces as one message; the receiver sees no borders. Otherwise like
-    /// [`send_from`](Self::send_from).
-    pub async fn send_parts(&self, to: usize, tag: u64, parts: &[&[u8]]) -> Result<()> {
-        self.send_any("send_parts", to, tag, Outgoing::Parts(parts))
-            .await
-    }
-
-    async fn send_any(
-        &self,
-        operation: &'static str,
-        to: usize,
-        tag: u64,
-        message: Outgoing<'_>,
-    ) -> Result<()> {
-        self.check_rank(operation, to.into())?;
-        // The transport sends at the end of driving, which is not wanted while messages are gathered.
-        let gathers =
-            message.length() < BATCH / 4 && self.inner.burst.load(Ordering::Relaxed) >= BURST;
-        let send = send::send(&self.inner, to, tag, message);
-        let sent = self.drive(gathers, send).await;
-        sent.map_err(|cause| self.error(operation, to.into(), tag.into(), cause))
-    }
-
-    /// Receives a message into `buffer`, whose first bytes it becomes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Message`] with [`MessageFailure::Truncated`] where the buffer is shorter than the message,
-    /// which is then discarded; with [`MessageFailure::TimedOut`] when the time limit has passed.
-    /// [`Error::InvalidArgument`] for a rank that does not exist, [`Error::Operation`] when the
-    /// communicator has failed or the source has left. The buffer may then have been overwritten in part.
-    ///
-    /// # Cancel safety
-    ///
-    /// If it is dropped, no message is consumed. The buffer may have been overwritten in part; nothing is
-    /// written to it afterwards.
-    pub async fn recv_into(
-        &self,
-        source: impl Into<Source>,
-        tag: impl Into<Tag>,
-        buffer: &mut [u8],
-    ) -> Result<Received> {
-        let mut buffers = [buffer];
-        let mut sink = IntoParts::new(&mut buffers);
-        self.recv_any("recv_into", source.into(), tag.into(), &mut sink)
-            .await
-    }
-
-    /// Receives a message into several buffers, which are filled one after the other. Otherwise like
-    /// [`recv_into`](Self::recv_into).
-    pub async fn recv_parts(
-        &self,
-        source: impl Into<Source>,
-        tag: impl Into<Tag>,
-        buffers: &mut [&mut [u8]],
-    ) -> Result<Received> {
-        let mut sink = IntoParts::new(buffers);
-        self.recv_any("recv_parts", source.into(), tag.into(), &mut sink)
-            .await
-    }
-
-    /// Receives a message of at most `max` bytes into a vector of its length.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`recv_into`](Self::recv_into), and [`MessageFailure::OutOfMemory`].
-    ///
-    /// # Cancel safety
-    ///
-    /// If it is dropped, no message is consumed.
-    pub async fn recv(
-        &self,
-        source: impl Into<Source>,
-        tag: impl Into<Tag>,
-        max: usize,
-    ) -> Result<(Received, Vec<u8>)> {
-        let bytes = Vec::new();
-        let mut sink = IntoVec { max, bytes };
-        let received = self
-            .recv_any("recv", source.into(), tag.into(), &mut sink)
-            .await?;
-        Ok((received, sink.bytes))
-    }
-
-    /// Receives a message piece by piece, without a buffer in between: `visitor` is called with each piece
-    /// as it arrives, in order. The pieces have any length.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`recv_into`](Self::recv_into) but for truncation, and [`MessageFailure::Withdrawn`] where
-    /// the sender gave up in the middle.
-    ///
-    /// # Cancel safety
-    ///
-    /// If it is dropped, no message is consumed, though the visitor may have seen a part.
-    pub async fn recv_with(
-        &self,
-        source: impl Into<Source>,
-        tag: impl Into<Tag>,
-        visitor: impl FnMut(&[u8]) + Send,
-    ) -> Result<Received> {
-        let begun = false;
-        let mut sink = IntoVisitor { visitor, begun };
-        self.recv_any("recv_with", source.into(), tag.into(), &mut sink)
-            .await
-    }
-
-    async fn recv_any(
-        &self,
-        operation: &'static str,
-        source: Source,
-        tag: Tag,
-        sink: &mut impl Sink,
-    ) -> Result<Received> {
-        self.check_rank(operation, source)?;
-        let pattern = Pattern { source, tag };
-        let receive = recv::receive(&self.inner, pattern, sink);
-        let received = self.drive(true, receive).await;
-        received.map_err(|cause| self.error(operation, source, tag, cause))
-    }
-
     /// Waits until there is a message that a receive with the same arguments would get. Another task may
     /// receive it first.
     ///
@@ -391,6 +268,53 @@ impl<T: Transport> Messenger<T> {
             }
         });
         look.map_err(|cause| self.error("probe", source, tag, cause))
+    }
+
+    fn outgoing<'a>(
+        &self,
+        operation: &'static str,
+        to: usize,
+        tag: u64,
+        dtype: Option<DataType>,
+        body: Content<'a>,
+    ) -> Result<Outgoing<'a>> {
+        self.check_rank(operation, to.into())?;
+        let too_long = || Error::InvalidArgument {
+            operation,
+            reason: "the length of all parts together exceeds the address space".into(),
+        };
+        Outgoing::new(to, tag, dtype, body).ok_or_else(too_long)
+    }
+
+    async fn send_any(
+        &self,
+        operation: &'static str,
+        to: usize,
+        tag: u64,
+        dtype: Option<DataType>,
+        body: Content<'_>,
+    ) -> Result<()> {
+        let message = self.outgoing(operation, to, tag, dtype, body)?;
+        // The transport sends at the end of driving, which is not wanted while messages are gathered.
+        let gathers =
+            message.length() < BATCH / 4 && self.inner.burst.load(Ordering::Relaxed) >= BURST;
+        let send = send::send(&self.inner, message);
+        let sent = self.drive(gathers, send).await;
+        sent.map_err(|cause| self.error(operation, to.into(), tag.into(), cause))
+    }
+
+    async fn recv_any(
+        &self,
+        operation: &'static str,
+        source: Source,
+        tag: Tag,
+        sink: &mut impl Sink,
+    ) -> Result<Received> {
+        self.check_rank(operation, source)?;
+        let pattern = Pattern { source, tag };
+        let receive = recv::receive(&self.inner, pattern, sink);
+        let received = self.drive(true, receive).await;
+        received.map_err(|cause| self.error(operation, source, tag, cause))
     }
 
     /// Waits for an operation in such a way that the transport moves data; with `look_first`, only if it

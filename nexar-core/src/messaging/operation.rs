@@ -4,6 +4,7 @@ use super::{
     error::WaitingFor,
     inbox::{Entry, Pattern},
 };
+use crate::DataType;
 use std::task::Waker;
 use tokio::time::Instant;
 
@@ -46,6 +47,8 @@ pub(super) enum SendPhase {
 pub(super) struct Receiving<R> {
     pub(super) pattern: Pattern,
     pub(super) capacity: usize,
+    /// The element type that it takes; `None` for any.
+    pub(super) expected: Option<DataType>,
     pub(super) posted: bool,
     pub(super) matched: Option<Matched<R>>,
 }
@@ -62,6 +65,17 @@ pub(super) enum TransferPhase<R> {
     Due,
     /// Asked for, under this number; the lane, until the receive takes it.
     Asked { transfer: u64, lane: Option<R> },
+}
+
+impl<R> Receiving<R> {
+    /// Whether it can have a message, and does not only discard it.
+    pub(super) fn takes(&self, entry: &Entry) -> bool {
+        entry.length <= self.capacity && self.is_of_type(entry)
+    }
+
+    pub(super) fn is_of_type(&self, entry: &Entry) -> bool {
+        self.expected.is_none() || self.expected == entry.dtype
+    }
 }
 
 impl<R> Kind<R> {

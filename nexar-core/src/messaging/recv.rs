@@ -3,8 +3,9 @@
 use super::{
     MAX_READ, READS_IN_A_ROW, Received,
     error::{Cause, MessageFailure},
-    inbox::{Body, Pattern},
+    inbox::{Body, Entry, Pattern},
     operation::{Kind, Receiving, TransferPhase},
+    sink::Sink,
     state::{Core, Inner},
 };
 use crate::{
@@ -17,119 +18,6 @@ use std::{
     future::poll_fn,
     task::{Context, Poll, ready},
 };
-
-/// Where a received message goes.
-pub(super) trait Sink: Send {
-    /// The longest message that it takes.
-    fn capacity(&self) -> usize;
-
-    /// A message of this length begins, which is at most the capacity. It may begin more than once: what
-    /// came of the earlier one is void.
-    fn begin(&mut self, length: usize) -> Result<(), MessageFailure>;
-
-    /// The next bytes of the message.
-    fn put(&mut self, chunk: &[u8]);
-
-    /// The whole message, instead of pieces.
-    fn put_whole(&mut self, message: Bytes) {
-        self.put(&message);
-    }
-
-    /// Whether what it was given can still be taken back.
-    fn may_begin_again(&self) -> bool {
-        true
-    }
-}
-
-/// Into slices, one after the other.
-pub(super) struct IntoParts<'a, 'b> {
-    parts: &'a mut [&'b mut [u8]],
-    /// The part that is filled next, and how far it is filled.
-    at: (usize, usize),
-}
-
-impl<'a, 'b> IntoParts<'a, 'b> {
-    pub(super) fn new(parts: &'a mut [&'b mut [u8]]) -> Self {
-        IntoParts { parts, at: (0, 0) }
-    }
-}
-
-impl Sink for IntoParts<'_, '_> {
-    fn capacity(&self) -> usize {
-        self.parts.iter().map(|part| part.len()).sum()
-    }
-
-    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
-        self.at = (0, 0);
-        Ok(())
-    }
-
-    fn put(&mut self, mut chunk: &[u8]) {
-        while !chunk.is_empty()
-            && let Some(part) = self.parts.get_mut(self.at.0)
-        {
-            let room = &mut part[self.at.1..];
-            let (now, later) = chunk.split_at(room.len().min(chunk.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.at.1 += now.len();
-            if self.at.1 == part.len() {
-                self.at = (self.at.0 + 1, 0);
-            }
-            chunk = later;
-        }
-    }
-}
-
-/// Into a vector of its own.
-pub(super) struct IntoVec {
-    pub(super) max: usize,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Sink for IntoVec {
-    fn capacity(&self) -> usize {
-        self.max
-    }
-
-    fn begin(&mut self, length: usize) -> Result<(), MessageFailure> {
-        self.bytes.clear();
-        let reserved = self.bytes.try_reserve_exact(length);
-        reserved.map_err(|_| MessageFailure::OutOfMemory { length })
-    }
-
-    fn put(&mut self, chunk: &[u8]) {
-        self.bytes.extend_from_slice(chunk);
-    }
-
-    fn put_whole(&mut self, message: Bytes) {
-        self.bytes = message.into();
-    }
-}
-
-/// To a function.
-pub(super) struct IntoVisitor<F> {
-    pub(super) visitor: F,
-    pub(super) begun: bool,
-}
-
-impl<F: FnMut(&[u8]) + Send> Sink for IntoVisitor<F> {
-    fn capacity(&self) -> usize {
-        usize::MAX
-    }
-
-    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
-        Ok(())
-    }
-
-    fn put(&mut self, chunk: &[u8]) {
-        self.begun = true;
-        (self.visitor)(chunk);
-    }
-
-    fn may_begin_again(&self) -> bool {
-        !self.begun
-    }
-}
 
 /// A receive in progress. Dropping it gives back what it was given.
 struct ReceiveOperation<'a, T: Transport> {
@@ -159,29 +47,25 @@ pub(super) async fn receive<T: Transport>(
     let id = inner.begin(Kind::Receive(Receiving {
         pattern,
         capacity: sink.capacity(),
+        expected: sink.expected(),
         posted: false,
         matched: None,
     }));
     let operation = ReceiveOperation { inner, id };
     loop {
         let found = poll_fn(|cx| inner.poll(id, cx, |core| core.matched(id))).await?;
+        if let Err(refused) = fits(&found.received, sink) {
+            if operation.finish(&found).is_none() {
+                continue;
+            }
+            return Err(Cause::Message(refused));
+        }
         let Received {
             source,
             tag,
             length,
+            ..
         } = found.received;
-        let capacity = sink.capacity();
-        if length > capacity {
-            if operation.finish(&found).is_none() {
-                continue;
-            }
-            return Err(Cause::Message(MessageFailure::Truncated {
-                source,
-                tag,
-                length,
-                capacity,
-            }));
-        }
         sink.begin(length).map_err(Cause::Message)?;
         if !found.remote {
             let Some(bytes) = operation.finish(&found) else {
@@ -198,6 +82,34 @@ pub(super) async fn receive<T: Transport>(
         if !sink.may_begin_again() {
             return Err(Cause::Message(MessageFailure::Withdrawn { source, tag }));
         }
+    }
+}
+
+/// Whether a receive can have a message.
+fn fits(message: &Received, sink: &impl Sink) -> Result<(), MessageFailure> {
+    let Received {
+        source,
+        tag,
+        dtype,
+        length,
+        ..
+    } = *message;
+    let capacity = sink.capacity();
+    match sink.expected() {
+        Some(expected) if dtype != Some(expected) => Err(MessageFailure::WrongType {
+            source,
+            tag,
+            sent: dtype,
+            expected,
+        }),
+        _ if length > capacity => Err(MessageFailure::Truncated {
+            source,
+            tag,
+            dtype,
+            length,
+            capacity,
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -312,11 +224,7 @@ impl<T: Transport> Core<'_, T> {
             Some(matched) => {
                 let entry = &matched.entry;
                 Poll::Ready(Ok(Match {
-                    received: Received {
-                        source: entry.source,
-                        tag: entry.tag,
-                        length: entry.length,
-                    },
+                    received: entry.received(),
                     arrival: entry.arrival,
                     remote: matches!(entry.body, Body::Announced { .. }),
                 }))
@@ -352,10 +260,6 @@ impl<T: Transport> Core<'_, T> {
 
     /// The first message that matches and that no receive has.
     pub(super) fn look(&self, pattern: &Pattern) -> Option<Received> {
-        self.state.inbox.peek(pattern).map(|entry| Received {
-            source: entry.source,
-            tag: entry.tag,
-            length: entry.length,
-        })
+        self.state.inbox.peek(pattern).map(Entry::received)
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{
     BATCH, BULK_PRIORITY, BURST, MAX_CHUNK,
-    error::Cause,
+    error::{Cause, MessageFailure},
     operation::{Kind, SendPhase, Sending},
     peer::cost,
     state::{Core, Inner},
 };
 use crate::{
-    Failure,
+    DataType, Failure,
     membership::SendOf,
     transport::{SendStream, StreamError, Transport},
     wire::{LaneKind, message::Frame},
@@ -24,30 +24,77 @@ use std::{
 /// Code with which the lane of a large message is reset that was given up.
 const RESET_GIVEN_UP: u64 = 2;
 
-/// What is sent.
-pub(super) enum Outgoing<'a> {
+/// A message to be sent.
+pub(super) struct Outgoing<'a> {
+    pub(super) to: usize,
+    tag: u64,
+    dtype: Option<DataType>,
+    length: usize,
+    body: Content<'a>,
+}
+
+/// The bytes of a message.
+pub(super) enum Content<'a> {
     Owned(Bytes),
     Slice(&'a [u8]),
     /// Pieces that belong together.
     Parts(&'a [&'a [u8]]),
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
+    /// None if the length of the message cannot be represented.
+    pub(super) fn new(
+        to: usize,
+        tag: u64,
+        dtype: Option<DataType>,
+        body: Content<'a>,
+    ) -> Option<Self> {
+        let length = match &body {
+            Content::Owned(bytes) => bytes.len(),
+            Content::Slice(slice) => slice.len(),
+            Content::Parts(parts) => sum(parts.iter().map(|part| part.len()))?,
+        };
+        Some(Outgoing {
+            to,
+            tag,
+            dtype,
+            length,
+            body,
+        })
+    }
+
+    /// In bytes.
     pub(super) fn length(&self) -> usize {
-        match self {
-            Outgoing::Owned(bytes) => bytes.len(),
-            Outgoing::Slice(slice) => slice.len(),
-            Outgoing::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
-        }
+        self.length
     }
 
     fn to_bytes(&self) -> Bytes {
-        match self {
-            Outgoing::Owned(bytes) => bytes.clone(),
-            Outgoing::Slice(slice) => Bytes::copy_from_slice(slice),
-            Outgoing::Parts(parts) => parts.concat().into(),
+        match &self.body {
+            Content::Owned(bytes) => bytes.clone(),
+            Content::Slice(slice) => Bytes::copy_from_slice(slice),
+            Content::Parts(parts) => parts.concat().into(),
         }
     }
+
+    /// Keeps the message beyond the borrow.
+    fn own(&mut self) -> Result<(), MessageFailure> {
+        let parts: &[&[u8]] = match &self.body {
+            Content::Owned(_) => return Ok(()),
+            Content::Slice(slice) => &[slice],
+            Content::Parts(parts) => parts,
+        };
+        let (length, mut bytes) = (self.length, Vec::new());
+        let reserved = bytes.try_reserve_exact(length);
+        reserved.map_err(|_| MessageFailure::OutOfMemory { length })?;
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        self.body = Content::Owned(bytes.into());
+        Ok(())
+    }
+}
+
+fn sum(lengths: impl IntoIterator<Item = usize>) -> Option<usize> {
+    let mut lengths = lengths.into_iter();
+    lengths.try_fold(0_usize, |sum, length| sum.checked_add(length))
 }
 
 /// Hands out a message chunk by chunk.
@@ -61,13 +108,13 @@ enum Chunks<'a> {
 
 impl<'a> Chunks<'a> {
     fn new(message: &Outgoing<'a>) -> Self {
-        match message {
-            Outgoing::Owned(bytes) => Chunks::Owned(bytes.clone()),
-            Outgoing::Slice(slice) => Chunks::Parts {
+        match &message.body {
+            Content::Owned(bytes) => Chunks::Owned(bytes.clone()),
+            Content::Slice(slice) => Chunks::Parts {
                 first: slice,
                 rest: &[],
             },
-            Outgoing::Parts(parts) => Chunks::Parts {
+            Content::Parts(parts) => Chunks::Parts {
                 first: &[],
                 rest: parts,
             },
@@ -124,18 +171,17 @@ enum Wanted {
 
 pub(super) async fn send<T: Transport>(
     inner: &Inner<T>,
-    to: usize,
-    tag: u64,
     mut message: Outgoing<'_>,
 ) -> Result<(), Cause> {
+    let to = message.to;
     if to == inner.group.rank() {
         // It is kept as it is; the copy is not to be made with the state locked.
-        message = Outgoing::Owned(message.to_bytes());
+        message.own().map_err(Cause::Message)?;
     }
     let phase = SendPhase::New;
     let id = inner.begin(Kind::Send(Sending { to, phase }));
     let operation = SendOperation { inner, id, to };
-    let hand_over = |core: &mut Core<'_, T>| core.hand_over(id, to, tag, &message);
+    let hand_over = |core: &mut Core<'_, T>| core.hand_over(id, &message);
     match inner.with(hand_over) {
         Poll::Ready(handed_over) => handed_over?,
         Poll::Pending => poll_fn(|cx| inner.poll(id, cx, hand_over)).await?,
@@ -246,13 +292,8 @@ impl<T: Transport> Core<'_, T> {
     }
 
     /// Queues a message or its announcement on the lane, in turn.
-    fn hand_over(
-        &mut self,
-        id: u64,
-        to: usize,
-        tag: u64,
-        message: &Outgoing<'_>,
-    ) -> Poll<Result<(), Cause>> {
+    fn hand_over(&mut self, id: u64, message: &Outgoing<'_>) -> Poll<Result<(), Cause>> {
+        let (to, tag, dtype) = (message.to, message.tag, message.dtype);
         if self.inner.hub.is_changed() {
             self.pump();
         }
@@ -297,10 +338,11 @@ impl<T: Transport> Core<'_, T> {
             if eager {
                 peer.held = peer.held.saturating_add(cost(length));
             }
-            self.receive_own(tag, message.to_bytes(), number);
+            self.receive_own(tag, dtype, message.to_bytes(), number);
         } else if eager {
             peer.credit -= cost(length);
             let frame = Frame::Eager {
+                dtype,
                 tag,
                 length: length_on_wire,
                 message: message_number,
@@ -313,6 +355,7 @@ impl<T: Transport> Core<'_, T> {
             }
         } else {
             let frame = Frame::Announce {
+                dtype,
                 tag,
                 length: length_on_wire,
                 message: message_number,
@@ -398,5 +441,18 @@ impl<T: Transport> Core<'_, T> {
                 self.write(to);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_cannot_be_represented_is_no_length() {
+        assert_eq!(sum([]), Some(0));
+        assert_eq!(sum([5, 0, 7]), Some(12));
+        assert_eq!(sum([usize::MAX - 1, 1]), Some(usize::MAX));
+        assert_eq!(sum([usize::MAX / 2 + 1, 7, usize::MAX / 2]), None);
     }
 }

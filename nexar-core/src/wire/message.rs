@@ -4,20 +4,22 @@
 //! announcements of its large ones, and the answers to what came on the lane in the other direction.
 //! Every frame is a header of 28 bytes; only an eager message has a body behind it.
 //!
-//! | byte 1 | frame | 4..12 | 12..20 | 20..28 |
-//! |---|---|---|---|---|
-//! | 1 | [`Frame::Eager`] | tag | length | message |
-//! | 2 | [`Frame::Announce`] | tag | length | message |
-//! | 3 | [`Frame::Withdraw`] | 0 | 0 | message |
-//! | 4 | [`Frame::ClearToSend`] | transfer | 0 | message |
-//! | 5 | [`Frame::Keep`] | 0 | 0 | message |
-//! | 6 | [`Frame::Taken`] | 0 | 0 | message |
-//! | 7 | [`Frame::Credit`] | 0 | bytes | 0 |
+//! | byte 1 | frame | byte 2 | 4..12 | 12..20 | 20..28 |
+//! |---|---|---|---|---|---|
+//! | 1 | [`Frame::Eager`] | element type | tag | length | message |
+//! | 2 | [`Frame::Announce`] | element type | tag | length | message |
+//! | 3 | [`Frame::Withdraw`] | 0 | 0 | 0 | message |
+//! | 4 | [`Frame::ClearToSend`] | 0 | transfer | 0 | message |
+//! | 5 | [`Frame::Keep`] | 0 | 0 | 0 | message |
+//! | 6 | [`Frame::Taken`] | 0 | 0 | 0 | message |
+//! | 7 | [`Frame::Credit`] | 0 | 0 | bytes | 0 |
 //!
-//! Byte 0 is 0x6d, bytes 2 and 3 are 0. Messages are numbered from 0 for each communicator, sender and
+//! Byte 0 is 0x6d, byte 3 is 0. The element type is the number of a [`DataType`], or 0 for bare bytes; the length
+//! is a multiple of its size. Messages are numbered from 0 for each communicator, sender and
 //! receiver. A large message's body comes on a bulk lane whose preamble has the number of the transfer.
 
 use super::{WireError, preamble::u64_at};
+use crate::DataType;
 use bytes::{Buf, Bytes};
 
 /// Length of a header.
@@ -31,6 +33,8 @@ const MAGIC: u8 = 0x6d;
 pub enum Frame {
     /// A message whose body follows.
     Eager {
+        /// The element type; `None` for bare bytes.
+        dtype: Option<DataType>,
         /// The tag.
         tag: u64,
         /// Length of the body in bytes.
@@ -40,6 +44,8 @@ pub enum Frame {
     },
     /// A message whose body comes on a bulk lane, once the receiver has asked for it.
     Announce {
+        /// The element type; `None` for bare bytes.
+        dtype: Option<DataType>,
         /// The tag.
         tag: u64,
         /// Length of the body in bytes.
@@ -85,11 +91,13 @@ impl Frame {
                 tag,
                 length,
                 message,
+                ..
             } => (1, [tag, length, message]),
             Frame::Announce {
                 tag,
                 length,
                 message,
+                ..
             } => (2, [tag, length, message]),
             Frame::Withdraw { message } => (3, [0, 0, message]),
             Frame::ClearToSend { message, transfer } => (4, [transfer, 0, message]),
@@ -100,22 +108,27 @@ impl Frame {
         let mut bytes = [0; HEADER_LEN];
         bytes[0] = MAGIC;
         bytes[1] = kind;
+        bytes[2] = self.dtype().map_or(0, |dtype| dtype as u8);
         for (to, field) in bytes[4..].chunks_exact_mut(8).zip(fields) {
             to.copy_from_slice(&field.to_le_bytes());
         }
         bytes
     }
 
-    /// The value of the bytes. An eager body longer than `eager_limit` is refused.
+    /// The value of the bytes. An eager body longer than `eager_limit` is refused, and a length that is not a whole
+    /// number of elements.
     pub fn decode(bytes: &[u8; HEADER_LEN], eager_limit: usize) -> Result<Self, WireError> {
         let [first, second, third] = [4, 12, 20].map(|at| u64_at(bytes, at));
+        let dtype = DataType::from_wire(bytes[2]);
         let frame = match bytes[1] {
             1 => Frame::Eager {
+                dtype,
                 tag: first,
                 length: second,
                 message: third,
             },
             2 => Frame::Announce {
+                dtype,
                 tag: first,
                 length: second,
                 message: third,
@@ -133,6 +146,11 @@ impl Frame {
         if frame.encode() != *bytes {
             return Err(WireError::Malformed("message frame"));
         }
+        if let Some(dtype) = dtype
+            && second % dtype.size() as u64 != 0
+        {
+            return Err(WireError::Malformed("length of a typed message"));
+        }
         match frame {
             Frame::Eager { length, .. } if length > eager_limit as u64 => Err(WireError::TooLong {
                 what: "small message",
@@ -140,6 +158,14 @@ impl Frame {
                 limit: eager_limit as u64,
             }),
             frame => Ok(frame),
+        }
+    }
+
+    /// The element type of the message that the frame begins.
+    fn dtype(&self) -> Option<DataType> {
+        match self {
+            Frame::Eager { dtype, .. } | Frame::Announce { dtype, .. } => *dtype,
+            _ => None,
         }
     }
 
@@ -169,7 +195,10 @@ pub struct Arrival {
 /// ```
 /// use nexar_core::wire::message::{Frame, FrameReader};
 /// let mut reader = FrameReader::new(100);
-/// let mut chunk = [&Frame::Eager { tag: 5, length: 3, message: 0 }.encode()[..], b"abc"].concat().into();
+/// let mut chunk = [
+///     &Frame::Eager { dtype: None, tag: 5, length: 3, message: 0 }.encode()[..],
+///     b"abc",
+/// ].concat().into();
 /// let arrival = reader.next(&mut chunk)?.ok_or("incomplete")?;
 /// assert_eq!(&arrival.body[..], b"abc");
 /// assert_eq!(reader.next(&mut chunk)?, None);
@@ -265,6 +294,7 @@ mod tests {
         vec![
             (
                 Frame::Announce {
+                    dtype: None,
                     tag: u64::MAX,
                     length: u64::MAX,
                     message,
@@ -273,6 +303,7 @@ mod tests {
             ),
             (
                 Frame::Eager {
+                    dtype: Some(DataType::I16),
                     tag: 7,
                     length: 6,
                     message,
@@ -281,6 +312,7 @@ mod tests {
             ),
             (
                 Frame::Eager {
+                    dtype: Some(DataType::F64),
                     tag: 8,
                     length: 0,
                     message,
@@ -305,6 +337,7 @@ mod tests {
     #[test]
     fn lies_are_refused() {
         let long = Frame::Eager {
+            dtype: None,
             tag: 1,
             length: 101,
             message: 0,
@@ -316,6 +349,48 @@ mod tests {
             let mut bad = taken;
             bad[at] = value;
             assert!(Frame::decode(&bad, 100).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn element_types_travel_in_a_byte_of_their_own() {
+        let (tag, message) = (0x0102_0304_0506_0708, 9);
+        for dtype in DataType::ALL {
+            for length in 0..=16 {
+                let whole = length % dtype.size() as u64 == 0;
+                let dtype = Some(dtype);
+                let frames = [
+                    Frame::Eager {
+                        dtype,
+                        tag,
+                        length,
+                        message,
+                    },
+                    Frame::Announce {
+                        dtype,
+                        tag,
+                        length,
+                        message,
+                    },
+                ];
+                for frame in frames {
+                    let bytes = frame.encode();
+                    assert_eq!(bytes[2], dtype.map_or(0, |dtype| dtype as u8));
+                    let decoded = Frame::decode(&bytes, 100);
+                    assert_eq!(decoded.ok(), whole.then_some(frame), "{frame:?}");
+                }
+            }
+        }
+        let announced = Frame::Announce {
+            dtype: None,
+            tag,
+            length: 8,
+            message,
+        };
+        for number in (0..=255).filter(|number| DataType::from_wire(*number).is_none()) {
+            let mut bytes = announced.encode();
+            bytes[2] = number;
+            assert_eq!(Frame::decode(&bytes, 100).is_ok(), number == 0, "{number}");
         }
     }
 

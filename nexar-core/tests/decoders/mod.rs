@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use nexar_core::{
+    DataType,
     transport::{RecvStream, StreamError},
     wire::{
         self, Preamble, WireError,
@@ -68,6 +69,12 @@ pub(crate) fn message_header(data: &[u8]) {
             assert_eq!(frame.encode(), *bytes, "{frame:?}");
             if let Frame::Eager { length, .. } = frame {
                 assert!(length <= EAGER_LIMIT as u64, "{frame:?}");
+            }
+            if let Frame::Eager { dtype, length, .. } | Frame::Announce { dtype, length, .. } =
+                frame
+            {
+                let element = dtype.map_or(1, DataType::size) as u64;
+                assert_eq!(length % element, 0, "{frame:?}");
             }
         }
     }

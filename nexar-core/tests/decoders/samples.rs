@@ -123,17 +123,31 @@ pub(crate) fn collective_header() -> Vec<Vec<u8>> {
     vec![header::encode(&call()).to_vec()]
 }
 
-fn frames() -> [Frame; 5] {
+fn frames() -> [Frame; 7] {
     [
         Frame::Eager {
+            dtype: None,
             tag: 9,
             length: 40,
             message: 1,
         },
         Frame::Announce {
+            dtype: None,
             tag: 9,
             length: 1 << 50,
             message: 2,
+        },
+        Frame::Eager {
+            dtype: Some(DataType::F64),
+            tag: 10,
+            length: 24,
+            message: 3,
+        },
+        Frame::Announce {
+            dtype: Some(DataType::Bool),
+            tag: 11,
+            length: (1 << 40) + 1,
+            message: 4,
         },
         Frame::ClearToSend {
             message: 2,

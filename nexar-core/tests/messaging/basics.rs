@@ -163,6 +163,7 @@ async fn a_message_that_is_too_long_is_discarded_and_the_next_one_is_intact() {
                     panic!("{error}")
                 };
                 let expected = MessageFailure::Truncated {
+                    dtype: None,
                     source: 0,
                     tag: 4,
                     length: first,

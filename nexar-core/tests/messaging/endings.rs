@@ -227,6 +227,7 @@ async fn a_dropped_mesh_ends_every_wait() {
 #[tokio::test]
 async fn a_peer_that_breaks_the_protocol_fails_the_communicator() {
     let eager = |message, length: u64| Frame::Eager {
+        dtype: None,
         tag: 1,
         length,
         message,

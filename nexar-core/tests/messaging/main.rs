@@ -6,4 +6,5 @@ mod cancel;
 mod endings;
 mod limits;
 mod random;
+mod typed;
 mod world;

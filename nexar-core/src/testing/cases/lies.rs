@@ -24,6 +24,7 @@ const CLAIM: u64 = 1 << 40;
 
 fn eager(tag: u64, length: u64, message: u64) -> Frame {
     Frame::Eager {
+        dtype: None,
         tag,
         length,
         message,
@@ -32,6 +33,7 @@ fn eager(tag: u64, length: u64, message: u64) -> Frame {
 
 fn announce(tag: u64, length: u64, message: u64) -> Frame {
     Frame::Announce {
+        dtype: None,
         tag,
         length,
         message,
@@ -164,6 +166,7 @@ pub async fn an_announcement_that_lies<H: Harness>(
     // It is longer than the receive allows; longer than anything.
     write(&mut lane, &announce(1, CLAIM, 0).encode()).await;
     let truncated = MessageFailure::Truncated {
+        dtype: None,
         source: 1,
         tag: 1,
         length: CLAIM as usize,

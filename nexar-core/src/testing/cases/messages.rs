@@ -381,6 +381,7 @@ pub async fn late_and_duplicate_tags<H: Harness>(
             matches!(
                 error.cause,
                 MessageFailure::Truncated {
+                    dtype: None,
                     source: 0,
                     tag: 32,
                     length: 170,
