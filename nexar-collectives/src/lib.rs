@@ -23,10 +23,13 @@
 #![warn(missing_docs)]
 
 mod communicator;
+mod digest;
 mod engine;
 mod schedule;
 
-pub use communicator::{Builder, Communicator, Rank, SeedRole};
+pub use communicator::{
+    Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
+};
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
