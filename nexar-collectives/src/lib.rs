@@ -25,6 +25,7 @@
 mod communicator;
 mod digest;
 mod engine;
+mod location;
 mod schedule;
 
 pub use communicator::{
@@ -33,7 +34,9 @@ pub use communicator::{
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
-    membership, transport,
+    membership,
+    messaging::{MessageError, MessageFailure, Received, Source, Tag},
+    transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};
