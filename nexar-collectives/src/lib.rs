@@ -22,6 +22,7 @@
 //! group if need be. Without either, [`Communicator::join`] takes a transport of one's own.
 #![warn(missing_docs)]
 
+pub mod blocking;
 mod communicator;
 mod digest;
 mod engine;
