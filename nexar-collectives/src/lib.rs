@@ -31,6 +31,7 @@ mod schedule;
 
 pub use communicator::{
     Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
+    run_local,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,

@@ -15,6 +15,7 @@ mod settings;
 mod started;
 
 pub use builder::Builder;
+pub use local::run_local;
 pub use raw::{MemorySpace, RawSlice, RawSliceMut};
 pub use reduction::Reduction;
 pub use settings::{Rank, SeedRole};
