@@ -229,6 +229,8 @@ pub struct Exchange {
     pub sends: u64,
     /// Elements that this rank expects from the other.
     pub expects: u64,
+    /// Blocks of which each of the two consists.
+    pub blocks: u32,
 }
 
 impl Call {
@@ -237,6 +239,7 @@ impl Call {
         let mirrored = theirs.exchange.map(|exchange| Exchange {
             sends: exchange.expects,
             expects: exchange.sends,
+            blocks: exchange.blocks,
         });
         let turned = Call {
             exchange: mirrored,
@@ -266,11 +269,19 @@ impl fmt::Display for Call {
         if let Some(root) = self.root {
             part(f, format_args!("root {root}"))?;
         }
-        if let Some(Exchange { sends, expects }) = self.exchange {
+        if let Some(exchange) = self.exchange {
+            let Exchange {
+                sends,
+                expects,
+                blocks,
+            } = exchange;
             part(
                 f,
                 format_args!("sends the other {sends} and expects {expects}"),
             )?;
+            if blocks > 1 {
+                part(f, format_args!("in {blocks} blocks"))?;
+            }
         }
         if self.digest != 0 {
             part(f, format_args!("arguments #{:08x}", self.digest as u32))?;
@@ -320,6 +331,7 @@ mod tests {
             exchange: Some(Exchange {
                 sends: 3,
                 expects: 4,
+                blocks: 1,
             }),
             ..call
         };
@@ -345,10 +357,17 @@ mod tests {
             exchange: Some(Exchange {
                 sends: 3,
                 expects: 4,
+                blocks: 1,
             }),
         };
         let with = |exchange| Call { exchange, ..ours };
-        let exchange = |sends, expects| Some(Exchange { sends, expects });
+        let exchange = |sends, expects| {
+            Some(Exchange {
+                sends,
+                expects,
+                blocks: 1,
+            })
+        };
         assert!(ours.agrees(&with(exchange(4, 3))));
         assert!(!ours.agrees(&ours));
         assert!(!ours.agrees(&with(None)));

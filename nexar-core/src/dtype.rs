@@ -152,7 +152,9 @@ mod sealed {
 /// assert_eq!(f32::DATA_TYPE, DataType::F32);
 /// assert_eq!(f32::as_bytes(&[1.0]), &[0, 0, 0x80, 0x3f]);
 /// ```
-pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialEq + fmt::Debug + 'static {
+pub trait Element:
+    sealed::Sealed + Copy + Default + Send + Sync + PartialEq + fmt::Debug + 'static
+{
     /// The run-time name of this type.
     const DATA_TYPE: DataType;
 

@@ -1,25 +1,37 @@
 //! The communicator: what programs hold.
 
 mod builder;
+mod collectives;
+mod groups;
 mod local;
+mod located;
+mod many;
+mod messages;
 mod network;
+mod raw;
+mod reduction;
+mod requests;
 mod settings;
+mod started;
 
 pub use builder::Builder;
+pub use raw::{MemorySpace, RawSlice, RawSliceMut};
+pub use reduction::Reduction;
 pub use settings::{Rank, SeedRole};
+pub use started::Started;
 
-use crate::{
-    engine::{Engine, Request},
-    schedule::{Operation, Overrides},
-};
+use crate::{engine::Engine, schedule::Overrides};
 use nexar_core::{
-    Element, Error, Mesh, ReduceOp, Result, TimeLimits, as_bytes_mut,
+    Error, Mesh, Result, TimeLimits,
     membership::{self, JoinRequest, SeedRoute},
+    mesh::Group,
+    messaging::Messenger,
     task::run_on,
     transport::Transport,
 };
 use nexar_device::{CpuAdapter, DeviceAdapter};
 use nexar_quic::AnyTransport;
+pub(crate) use requests::Place;
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::time::timeout;
 
@@ -66,9 +78,57 @@ const WORLD: u64 = 0;
 /// ```
 pub struct Communicator<T: Transport = AnyTransport, D: DeviceAdapter = CpuAdapter> {
     // Declared before the mesh: the group says that it leaves while the connections still exist.
-    engine: Engine<T>,
+    shared: Arc<Shared<T>>,
     mesh: Arc<Mesh<T>>,
     device: D,
+}
+
+/// What a communicator shares with operations that go on by themselves.
+pub(crate) struct Shared<T: Transport> {
+    pub(crate) engine: Engine<T>,
+    pub(crate) messages: Arc<Messenger<T>>,
+    /// It was made from another one: dropping it is a clean way to leave it.
+    derived: bool,
+}
+
+impl<T: Transport> Shared<T> {
+    fn new(group: Group<T>, overrides: Overrides, derived: bool) -> Arc<Self> {
+        let group = Arc::new(group);
+        Arc::new(Shared {
+            messages: Arc::new(Messenger::new(Arc::clone(&group))),
+            engine: Engine::new(group, overrides),
+            derived,
+        })
+    }
+
+    /// Waits until the others have everything that this rank has sent, and says that it makes no more calls.
+    async fn leave(&self) {
+        let group = self.engine.group();
+        let limit = group.limits().leave;
+        let _ = timeout(limit, self.engine.drain()).await;
+        let _ = timeout(limit, self.messages.drain()).await;
+        group.leave();
+    }
+}
+
+impl<T: Transport> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // A derived communicator that is dropped by a panic has failed, which dropping its group says.
+        if !self.derived || std::thread::panicking() {
+            return;
+        }
+        let group = Arc::clone(self.engine.group());
+        if self.messages.stats().queued_bytes == 0 {
+            return group.leave();
+        }
+        let messages = Arc::clone(&self.messages);
+        let limit = group.limits().leave;
+        let runtime = group.transport().background().clone();
+        runtime.spawn(async move {
+            let _ = timeout(limit, messages.drain()).await;
+            group.leave();
+        });
+    }
 }
 
 impl Communicator {
@@ -183,25 +243,41 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     fn from_mesh(mesh: Arc<Mesh<T>>, device: D, overrides: Overrides) -> Result<Self> {
         let group = mesh.group(WORLD, (0..mesh.world_size()).collect())?;
         Ok(Communicator {
-            engine: Engine::new(group, overrides),
+            shared: Shared::new(group, overrides, false),
             mesh,
             device,
         })
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared<T>> {
+        &self.shared
+    }
+
+    fn engine(&self) -> &Engine<T> {
+        &self.shared.engine
+    }
+
+    fn group(&self) -> &Group<T> {
+        self.engine().group()
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.engine().place()
+    }
+
     /// This process's rank, from 0.
     pub fn rank(&self) -> usize {
-        self.engine.group().rank()
+        self.group().rank()
     }
 
     /// Number of ranks.
     pub fn world_size(&self) -> usize {
-        self.engine.group().size()
+        self.group().size()
     }
 
     /// The communicator's number, as it stands in error messages.
     pub fn id(&self) -> u64 {
-        self.engine.group().id()
+        self.group().id()
     }
 
     /// The address on which this rank listens.
@@ -224,119 +300,6 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.mesh.limits()
     }
 
-    /// Waits until all ranks have called it.
-    ///
-    /// Cost: ⌈log₂ n⌉ rounds of one small message (dissemination).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operation`].
-    pub async fn barrier(&self) -> Result<()> {
-        let request = Request {
-            operation: Operation::Barrier,
-            dtype: None,
-            op: None,
-            input: &[0],
-            output: &mut [],
-        };
-        self.engine.run(request).await
-    }
-
-    /// Replaces `data` on every rank by that of `root`. The length is the same on all ranks.
-    ///
-    /// The root returns once all ranks that it sends to have entered the call, not when they have the data.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if there is no rank `root`; [`Error::Operation`].
-    pub async fn broadcast<E: Element>(&self, data: &mut [E], root: usize) -> Result<()> {
-        self.check_root("broadcast", root)?;
-        let count = data.len();
-        self.engine
-            .run(Request {
-                operation: Operation::Broadcast { root, count },
-                dtype: Some(E::DATA_TYPE),
-                op: None,
-                input: &[],
-                output: writable(data),
-            })
-            .await
-    }
-
-    /// Replaces `data` on every rank by the element-wise reduction of all ranks' data. The length is the
-    /// same on all ranks. Every rank gets the same bits.
-    ///
-    /// Cost: about `2 (n-1)/n` times the data sent by each rank; ⌈log₂ n⌉ rounds if it is small.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if `op` is not defined for `E`; [`Error::Operation`].
-    pub async fn all_reduce<E: Element>(&self, data: &mut [E], op: ReduceOp) -> Result<()> {
-        op.check(E::DATA_TYPE)?;
-        let count = data.len();
-        self.engine
-            .run(Request {
-                operation: Operation::AllReduce { count },
-                dtype: Some(E::DATA_TYPE),
-                op: Some(op),
-                input: &[],
-                output: writable(data),
-            })
-            .await
-    }
-
-    /// Fills `output` with the `input` of all ranks, in the order of the ranks. `input` has the same length on all
-    /// ranks, and `output` is world size times as long.
-    ///
-    /// Cost: each rank sends its input to all others.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if the lengths do not fit; [`Error::Operation`].
-    pub async fn all_gather<E: Element>(&self, input: &[E], output: &mut [E]) -> Result<()> {
-        let count = input.len();
-        self.check_blocks("all_gather", "output", output.len(), "input", count)?;
-        self.engine
-            .run(Request {
-                operation: Operation::AllGather { count },
-                dtype: Some(E::DATA_TYPE),
-                op: None,
-                input: E::as_bytes(input),
-                output: writable(output),
-            })
-            .await
-    }
-
-    /// Reduces the `input` of all ranks element by element and fills `output` with this rank's block of the
-    /// result: rank r gets the r-th. `input` is world size times as long as `output` and stays
-    /// unchanged.
-    ///
-    /// Cost: about `(n-1)/n` times the input sent by each rank.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if the lengths do not fit; [`Error::Unsupported`] if `op` is not
-    /// defined for `E`; [`Error::Operation`].
-    pub async fn reduce_scatter<E: Element>(
-        &self,
-        input: &[E],
-        output: &mut [E],
-        op: ReduceOp,
-    ) -> Result<()> {
-        op.check(E::DATA_TYPE)?;
-        let count = output.len();
-        self.check_blocks("reduce_scatter", "input", input.len(), "output", count)?;
-        self.engine
-            .run(Request {
-                operation: Operation::ReduceScatter { count },
-                dtype: Some(E::DATA_TYPE),
-                op: Some(op),
-                input: E::as_bytes(input),
-                output: writable(output),
-            })
-            .await
-    }
-
     /// Leaves the group cleanly: waits until everything that this rank has sent has arrived, tells the
     /// others, and closes the endpoint. The others' operations in which this rank has taken part complete; later ones
     /// fail there with [`Failure::PeerLeft`](nexar_core::Failure::PeerLeft).
@@ -353,59 +316,23 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// A dropped future drops the communicator.
     pub async fn shutdown(self) -> Result<()> {
-        let Communicator { engine, mesh, .. } = self;
-        let limit = mesh.limits().leave;
+        let Communicator { shared, mesh, .. } = self;
         let transport = Arc::clone(mesh.transport());
-        let mesh = Arc::try_unwrap(mesh);
-        if let Ok(mesh) = &mesh {
+        // Without the first communicator, the last one closes the connections.
+        let last = match Arc::try_unwrap(mesh) {
+            Ok(mesh) => Some(Arc::new(mesh)),
+            Err(mesh) if !shared.derived => Some(mesh),
+            Err(_) => None,
+        };
+        if let Some(mesh) = &last {
             mesh.prepare_leave();
         }
-        let draining = async move {
-            let _ = timeout(limit, engine.drain()).await;
-            engine.group().leave();
-        };
-        run_on(transport.background(), draining).await;
-        match mesh {
-            Ok(mesh) => mesh.leave().await,
-            // Another communicator still uses the connections.
-            Err(_) => Ok(()),
+        run_on(transport.background(), async move { shared.leave().await }).await;
+        match last {
+            Some(mesh) => mesh.leave().await,
+            None => Ok(()),
         }
     }
-
-    fn check_root(&self, operation: &'static str, root: usize) -> Result<()> {
-        let world_size = self.world_size();
-        if root < world_size {
-            return Ok(());
-        }
-        let reason = format!("root {root} does not exist in a world of {world_size}");
-        Err(Error::InvalidArgument { operation, reason })
-    }
-
-    /// Checks that a buffer holds one block for each rank.
-    fn check_blocks(
-        &self,
-        operation: &'static str,
-        long: &str,
-        long_len: usize,
-        short: &str,
-        short_len: usize,
-    ) -> Result<()> {
-        let world_size = self.world_size();
-        if short_len.checked_mul(world_size) == Some(long_len) {
-            return Ok(());
-        }
-        let reason = format!(
-            "{long} has {long_len} elements, but should have {world_size} times the {short_len} of {short}"
-        );
-        Err(Error::InvalidArgument { operation, reason })
-    }
-}
-
-/// The bytes of a buffer that an operation fills.
-fn writable<E: Element>(data: &mut [E]) -> &mut [u8] {
-    // SAFETY: the engine stores elements only through the kernels of nexar-device, or copies elements of
-    // this type, and for bool both write 0 or 1 whatever a peer has sent.
-    unsafe { as_bytes_mut(data) }
 }
 
 impl<T: Transport, D: DeviceAdapter> fmt::Debug for Communicator<T, D> {

@@ -28,9 +28,6 @@ const READS_IN_A_ROW: usize = 8;
 /// Passes over all streams in one poll, so that failures are noticed and other tasks get their turn.
 const PASSES_IN_A_ROW: usize = 64;
 
-/// Largest element, an i128 accumulator.
-const MAX_ELEMENT: usize = 16;
-
 /// The two directions of the lane to one member.
 #[derive(Debug)]
 pub(crate) struct Lane<T: Transport> {
@@ -49,11 +46,11 @@ pub(crate) enum Trouble {
     Local(String),
 }
 
-pub(crate) struct Executor<'a, 'm, T: Transport> {
+pub(crate) struct Executor<'a, 'm, 'c, T: Transport> {
     call: &'a OngoingCall<'a, T>,
     program: &'a Program,
     memory: &'a mut Memory<'m>,
-    combiner: Combiner,
+    combiner: Combiner<'c>,
     pool: &'a ChunkPool,
     peers: Vec<PeerRun<'a, T>>,
     next_copy: usize,
@@ -61,46 +58,55 @@ pub(crate) struct Executor<'a, 'm, T: Transport> {
     /// Common chunks that some receivers have yet to be sent.
     shared: Vec<Option<Bytes>>,
     sharers_left: Vec<u32>,
-    header: [u8; HEADER_LEN],
 }
 
 /// How far the exchange with one member is.
 struct PeerRun<'a, T: Transport> {
     items: &'a PeerItems,
     lane: &'a mut Lane<T>,
+    /// What the member is told of the call.
+    own_header: [u8; HEADER_LEN],
     header_sent: bool,
     next_send: usize,
     /// Bytes of the next send that have been copied out.
     send_offset: usize,
     pending: Bytes,
-    header: Partial<HEADER_LEN>,
+    header: Header,
     next_receive: usize,
     /// Bytes of the next receive that have been stored.
     receive_offset: usize,
     /// The first bytes of an element whose other bytes have not arrived.
-    carry: Partial<MAX_ELEMENT>,
+    carry: Vec<u8>,
 }
 
-/// The first bytes of something.
-struct Partial<const N: usize> {
-    bytes: [u8; N],
+/// The first bytes of a member's header.
+struct Header {
+    bytes: [u8; HEADER_LEN],
     filled: usize,
 }
 
-impl<const N: usize> Partial<N> {
-    const EMPTY: Self = Partial {
-        bytes: [0; N],
+impl Header {
+    const EMPTY: Self = Header {
+        bytes: [0; HEADER_LEN],
         filled: 0,
     };
 
-    /// Moves bytes from `data` until `length` are there; whether they are.
-    fn fill(&mut self, length: usize, data: &mut &[u8]) -> bool {
-        let take = (length - self.filled).min(data.len());
+    /// Moves bytes from `data` until the header is complete; whether it is.
+    fn fill(&mut self, data: &mut &[u8]) -> bool {
+        let take = (HEADER_LEN - self.filled).min(data.len());
         self.bytes[self.filled..self.filled + take].copy_from_slice(&data[..take]);
         self.filled += take;
         data.advance(take);
-        self.filled == length
+        self.filled == HEADER_LEN
     }
+}
+
+/// Moves bytes from `data` until an element of `size` bytes is complete; whether it is.
+fn carry_on(carry: &mut Vec<u8>, size: usize, data: &mut &[u8]) -> bool {
+    let take = size.saturating_sub(carry.len()).min(data.len());
+    carry.extend_from_slice(&data[..take]);
+    data.advance(take);
+    carry.len() == size
 }
 
 impl<T: Transport> PeerRun<'_, T> {
@@ -113,12 +119,12 @@ impl<T: Transport> PeerRun<'_, T> {
     }
 }
 
-impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
+impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
     pub(crate) fn new(
         call: &'a OngoingCall<'a, T>,
         program: &'a Program,
         memory: &'a mut Memory<'m>,
-        combiner: Combiner,
+        combiner: Combiner<'c>,
         pool: &'a ChunkPool,
         lanes: &'a mut [Lane<T>],
     ) -> Self {
@@ -128,14 +134,15 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             Some(PeerRun {
                 items,
                 lane,
+                own_header: header::encode(&call.towards(items.member)),
                 header_sent: false,
                 next_send: 0,
                 send_offset: 0,
                 pending: Bytes::new(),
-                header: Partial::EMPTY,
+                header: Header::EMPTY,
                 next_receive: 0,
                 receive_offset: 0,
-                carry: Partial::EMPTY,
+                carry: Vec::new(),
             })
         };
         Executor {
@@ -149,7 +156,6 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             done: vec![false; program.schedule.items.len()],
             shared: vec![None; program.sharers.len()],
             sharers_left: program.sharers.clone(),
-            header: header::encode(call.call()),
         }
     }
 
@@ -231,7 +237,7 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             let alone = !peer.header_sent && peer.items.sends.is_empty();
             if alone {
                 let peer = &mut self.peers[at];
-                peer.pending = Bytes::copy_from_slice(&self.header);
+                peer.pending = Bytes::copy_from_slice(&peer.own_header);
                 peer.header_sent = true;
             }
             return alone;
@@ -240,7 +246,10 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             return false;
         };
         let length = self.memory.length(span);
-        let header: &[u8] = if peer.header_sent { &[] } else { &self.header };
+        let header: &[u8] = match peer.header_sent {
+            true => &[],
+            false => &peer.own_header,
+        };
         let shared = self.program.shared[id as usize].filter(|_| length <= MAX_CHUNK);
         let (chunk, taken) = match shared {
             // The header goes ahead alone, so that the chunk can be shared.
@@ -337,7 +346,7 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
         let mut data = bytes;
         let peer = &mut self.peers[at];
         if peer.header.filled < HEADER_LEN {
-            if !peer.header.fill(HEADER_LEN, &mut data) {
+            if !peer.header.fill(&mut data) {
                 return Ok(());
             }
             let (member, header) = (peer.items.member, peer.header.bytes);
@@ -357,8 +366,8 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
                 what: error.to_string(),
             })
         })?;
-        let ours = *self.call.call();
-        if theirs == ours {
+        let ours = self.call.towards(member);
+        if ours.agrees(&theirs) {
             return Ok(());
         }
         let own = self.call.group().rank();
@@ -382,14 +391,13 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             return Ok(());
         };
         let element = self.memory.element;
-        let start = peer.receive_offset - peer.carry.filled;
+        let start = peer.receive_offset - peer.carry.len();
         peer.receive_offset += data.len();
         let mut offset = start;
-        if peer.carry.filled > 0 && peer.carry.fill(element, &mut data) {
-            let whole = &peer.carry.bytes[..element];
+        if !peer.carry.is_empty() && carry_on(&mut peer.carry, element, &mut data) {
             self.combiner
-                .store(self.memory, span, store, offset, whole)?;
-            peer.carry.filled = 0;
+                .store(self.memory, span, store, offset, &peer.carry)?;
+            peer.carry.clear();
             offset += element;
         }
         let whole = data.len() - data.len() % element;
@@ -400,7 +408,7 @@ impl<'a, 'm, T: Transport> Executor<'a, 'm, T> {
             data = rest;
         }
         if !data.is_empty() {
-            peer.carry.fill(element, &mut data);
+            carry_on(&mut peer.carry, element, &mut data);
         }
         if peer.receive_offset == self.memory.length(span) {
             peer.receive_offset = 0;

@@ -1,5 +1,6 @@
 //! The memory and the arithmetic of one operation.
 
+use super::request::Combine;
 use crate::schedule::{Buffer, Span, Store};
 use nexar_core::{DataType, ReduceOp};
 use nexar_device::reduce::{self, Accumulator, ReduceError};
@@ -68,8 +69,8 @@ impl Memory<'_> {
 }
 
 /// How the elements of an operation are combined.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Arithmetic {
+#[derive(Clone, Copy)]
+pub(crate) enum Arithmetic<'a> {
     /// Not at all; bools are checked when they arrive.
     None { dtype: Option<DataType> },
     /// In their own type.
@@ -85,6 +86,8 @@ pub(crate) enum Arithmetic {
         op: ReduceOp,
         accumulator: Accumulator,
     },
+    /// By a function.
+    Custom(&'a Combine),
 }
 
 /// A wide accumulator for a span that is being combined.
@@ -95,17 +98,16 @@ struct Site {
 }
 
 /// Stores what arrives.
-#[derive(Debug)]
-pub(crate) struct Combiner {
-    pub(crate) arithmetic: Arithmetic,
+pub(crate) struct Combiner<'a> {
+    pub(crate) arithmetic: Arithmetic<'a>,
     pub(crate) world: usize,
     /// Spans between their first and their last contribution; few at a time.
     sites: Vec<Site>,
     idle: Vec<Vec<u8>>,
 }
 
-impl Combiner {
-    pub(crate) fn new(arithmetic: Arithmetic, world: usize) -> Self {
+impl<'a> Combiner<'a> {
+    pub(crate) fn new(arithmetic: Arithmetic<'a>, world: usize) -> Self {
         Combiner {
             arithmetic,
             world,
@@ -124,13 +126,22 @@ impl Combiner {
         data: &[u8],
     ) -> Result<(), ReduceError> {
         let element = memory.element;
-        // The order of the operands does not matter: all built-in reductions are commutative.
-        let first = match store {
+        let (first, incoming_first) = match store {
             Store::Copy => return self.copy(&mut memory.write(span)[offset..][..data.len()], data),
-            Store::Reduce { first, .. } => first,
+            Store::Reduce {
+                first,
+                incoming_first,
+                ..
+            } => (first, incoming_first),
         };
         match self.arithmetic {
             Arithmetic::None { .. } => Ok(()),
+            Arithmetic::Custom(combine) => {
+                let acc = &mut memory.write(span)[offset..][..data.len()];
+                combine(acc, data, incoming_first);
+                Ok(())
+            }
+            // The order of the operands does not matter to the built-in reductions.
             Arithmetic::Narrow { dtype, op } => {
                 let acc = &mut memory.write(span)[offset..][..data.len()];
                 reduce::reduce(dtype, op, acc, data)
@@ -194,7 +205,7 @@ impl Combiner {
             return Ok(());
         };
         match self.arithmetic {
-            Arithmetic::None { .. } | Arithmetic::Wide { .. } => Ok(()),
+            Arithmetic::None { .. } | Arithmetic::Wide { .. } | Arithmetic::Custom(_) => Ok(()),
             Arithmetic::Narrow { dtype, op } => {
                 reduce::finish_in_place(dtype, op, self.world, memory.write(span))
             }

@@ -5,12 +5,16 @@ mod memory;
 mod outline;
 mod pool;
 mod program;
+mod request;
 
+pub(crate) use request::{Combine, Elements, Request};
+
+use crate::communicator::Place;
 use crate::schedule::{self, Collective, Operation, Overrides, Plan};
 use executor::{Executor, Lane, Trouble};
 use memory::{Arithmetic, Combiner, Memory};
 use nexar_core::{
-    Call, DataType, Error, Failure, OperationError, ReduceOp, Result,
+    DataType, Error, Failure, OperationError, ReduceOp, Result,
     mesh::{Group, OngoingCall},
     transport::{SendStream, Transport},
     wire::LaneKind,
@@ -19,63 +23,39 @@ use nexar_device::reduce::{self, Accumulator};
 use outline::Outlined;
 use pool::ChunkPool;
 use program::{Program, Programs};
-use std::{future::poll_fn, sync::Arc};
-use tokio::sync::Mutex;
-
-/// One collective call on this rank, with its buffers as bytes.
-#[derive(Debug)]
-pub(crate) struct Request<'a> {
-    pub(crate) operation: Operation,
-    pub(crate) dtype: Option<DataType>,
-    pub(crate) op: Option<ReduceOp>,
-    pub(crate) input: &'a [u8],
-    pub(crate) output: &'a mut [u8],
-}
-
-impl Request<'_> {
-    fn element(&self) -> usize {
-        self.dtype.map_or(1, DataType::size)
-    }
-
-    fn accumulator(&self) -> Option<Accumulator> {
-        reduce::accumulator(self.dtype?, self.op?)
-    }
-
-    fn call(&self, sequence: u64, plan: Plan) -> Call {
-        let root = match self.operation {
-            Operation::Broadcast { root, .. } => Some(root as u32),
-            _ => None,
-        };
-        Call {
-            collective: self.operation.collective(),
-            sequence,
-            dtype: self.dtype,
-            op: self.op,
-            count: if self.dtype.is_some() {
-                self.operation.count() as u64
-            } else {
-                0
-            },
-            root,
-            algorithm: plan.algorithm,
-        }
-    }
-}
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// The collectives of one communicator.
 pub(crate) struct Engine<T: Transport> {
     group: Arc<Group<T>>,
-    /// By member. Held by the call in progress: calls on a communicator run one after the other, in the
-    /// order in which they were first polled.
-    lanes: Mutex<Vec<Lane<T>>>,
+    /// By member. Whose turn it is holds them.
+    lanes: Arc<Mutex<Vec<Lane<T>>>>,
     pool: ChunkPool,
     programs: Programs,
     overrides: Overrides,
 }
 
+/// The right to make the next calls on a communicator: calls run one after the other.
+pub(crate) struct Turn<T: Transport>(OwnedMutexGuard<Vec<Lane<T>>>);
+
+/// A place in the row of those who want their turn.
+pub(crate) struct Ticket<T: Transport>(Pin<Box<dyn Future<Output = Turn<T>> + Send>>);
+
+impl<T: Transport> Ticket<T> {
+    /// Waits for the turn.
+    pub(crate) async fn turn(self) -> Turn<T> {
+        self.0.await
+    }
+}
+
 impl<T: Transport> Engine<T> {
-    pub(crate) fn new(group: impl Into<Arc<Group<T>>>, overrides: Overrides) -> Self {
-        let group = group.into();
+    pub(crate) fn new(group: Arc<Group<T>>, overrides: Overrides) -> Self {
         let lanes = (0..group.size())
             .map(|_| Lane {
                 send: None,
@@ -84,44 +64,81 @@ impl<T: Transport> Engine<T> {
             .collect();
         Engine {
             group,
-            lanes: Mutex::new(lanes),
+            lanes: Arc::new(Mutex::new(lanes)),
             pool: ChunkPool::default(),
             programs: Programs::default(),
             overrides,
         }
     }
 
-    pub(crate) fn group(&self) -> &Group<T> {
+    pub(crate) fn group(&self) -> &Arc<Group<T>> {
         &self.group
     }
 
-    /// Runs one call. Buffer lengths and reduction have been checked.
-    pub(crate) async fn run(&self, request: Request<'_>) -> Result<()> {
-        let future = self.group.transport().drive(self.run_driven(request));
-        Outlined { future }.await
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            rank: self.group.rank(),
+            world: self.group.size(),
+        }
     }
 
-    async fn run_driven(&self, request: Request<'_>) -> Result<()> {
-        let collective = request.operation.collective();
-        let mut lanes = self.lanes.lock().await;
+    pub(crate) fn overrides(&self) -> Overrides {
+        self.overrides
+    }
+
+    /// Waits for this caller's turn. Those who ask first have it first.
+    pub(crate) async fn turn(&self) -> Turn<T> {
+        Turn(Arc::clone(&self.lanes).lock_owned().await)
+    }
+
+    /// Takes a place in the row at once.
+    pub(crate) fn ticket(&self) -> Ticket<T> {
+        let lanes = Arc::clone(&self.lanes);
+        let mut turn: Pin<Box<dyn Future<Output = Turn<T>> + Send>> =
+            Box::pin(async move { Turn(lanes.lock_owned().await) });
+        // The first poll takes the place; those after it only wait.
+        match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(turn) => Ticket(Box::pin(std::future::ready(turn))),
+            std::task::Poll::Pending => Ticket(turn),
+        }
+    }
+
+    /// Runs one call when its turn has come.
+    pub(crate) async fn run(&self, request: Request<'_>) -> Result<()> {
+        let driven = self.group.transport().drive(async {
+            let mut turn = self.turn().await;
+            self.run_driven(&mut turn, request).await
+        });
+        Outlined { future: driven }.await.map(|_| ())
+    }
+
+    /// Runs the next call of a turn; its number.
+    pub(crate) async fn run_in(&self, turn: &mut Turn<T>, request: Request<'_>) -> Result<u64> {
+        let driven = self.group.transport().drive(self.run_driven(turn, request));
+        Outlined { future: driven }.await
+    }
+
+    async fn run_driven(&self, turn: &mut Turn<T>, request: Request<'_>) -> Result<u64> {
+        let collective = request.collective;
         let plan = self.plan(&request);
         let ongoing = self
             .group
-            .begin(|sequence| request.call(sequence, plan))
+            .begin(
+                |sequence| request.call(sequence, plan),
+                request.exchanges.clone(),
+            )
             .map_err(|failure| self.error(collective, None, failure))?;
         let sequence = ongoing.call().sequence;
         let world = self.group.size();
         let program = self
             .programs
-            .get(request.operation, plan, world, self.group.rank());
+            .get(&request.operation, plan, world, self.group.rank());
         tracing::trace!(call = %ongoing.call(), %plan, "collective");
-        match self
-            .execute(&ongoing, &program, &mut lanes, request, plan)
-            .await
-        {
+        let lanes = &mut turn.0;
+        match self.execute(&ongoing, &program, lanes, request, plan).await {
             Ok(()) => {
                 ongoing.finish();
-                Ok(())
+                Ok(sequence)
             }
             Err(failure) => {
                 let failure = ongoing.fail(failure);
@@ -132,12 +149,24 @@ impl<T: Transport> Engine<T> {
 
     fn plan(&self, request: &Request<'_>) -> Plan {
         let forced = self.overrides.get(request.operation.collective());
-        let wide = request.accumulator().is_some();
-        let world = self.group.size();
-        schedule::select(request.operation, request.element(), world, forced, wide)
+        let elements = &request.elements;
+        schedule::select(
+            &request.operation,
+            elements.size(),
+            self.group.size(),
+            forced,
+            elements.accumulator().is_some(),
+            elements.is_ordered(),
+        )
     }
 
-    fn error(&self, collective: Collective, sequence: Option<u64>, failure: Failure) -> Error {
+    /// The error of a call that failed.
+    pub(crate) fn error(
+        &self,
+        collective: Collective,
+        sequence: Option<u64>,
+        failure: Failure,
+    ) -> Error {
         let (id, rank) = (self.group.id(), self.group.rank());
         Box::new(OperationError::new(
             collective.name(),
@@ -157,43 +186,47 @@ impl<T: Transport> Engine<T> {
         request: Request<'_>,
         plan: Plan,
     ) -> Result<(), Failure> {
-        if request.operation.count() == 0 {
+        let world = self.group.size();
+        if request.operation.is_empty() {
             return self.execute_empty(call, program, lanes).await;
         }
-        let world = self.group.size();
-        let (dtype, op) = (request.dtype, request.op);
-        let narrow = match (dtype, op) {
-            (Some(dtype), Some(op)) => Arithmetic::Narrow { dtype, op },
-            _ => Arithmetic::None { dtype },
-        };
-        let arithmetic = match (dtype, op, request.accumulator()) {
-            (Some(dtype), Some(op), Some(accumulator)) => {
-                if !program.schedule.single_site {
-                    return self
-                        .execute_wide(call, program, lanes, request, accumulator)
-                        .await;
-                }
-                Arithmetic::WideAtSite {
+        let elements = request.elements;
+        let arithmetic = match elements {
+            Elements::Token => Arithmetic::None { dtype: None },
+            Elements::Moved(dtype) => Arithmetic::None { dtype: Some(dtype) },
+            Elements::Custom { combine, .. } => Arithmetic::Custom(combine),
+            Elements::Reduced(dtype, op) => match elements.accumulator() {
+                None => Arithmetic::Narrow { dtype, op },
+                Some(accumulator) if program.schedule.single_site => Arithmetic::WideAtSite {
                     dtype,
                     op,
                     accumulator,
+                },
+                Some(accumulator) => {
+                    let wide = Wide {
+                        dtype,
+                        op,
+                        accumulator,
+                    };
+                    return self.execute_wide(call, program, lanes, request, wide).await;
                 }
-            }
-            _ => narrow,
+            },
         };
-        let element = request.element();
-        let scratch = vec![0; program.schedule.scratch * element];
-        let Request { input, output, .. } = request;
+        let element = elements.size();
+        let is_all_reduce = matches!(request.operation, Operation::AllReduce { .. });
         let mut memory = Memory {
-            input,
-            output,
-            scratch,
+            input: request.input,
+            output: request.output,
+            scratch: vec![0; program.schedule.scratch * element],
             element,
         };
         let combiner = Combiner::new(arithmetic, world);
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
-        self.settle_nan(dtype, op, plan, memory.output)
+        if is_all_reduce {
+            self.settle_nan(elements, plan, memory.output)?;
+        }
+        Ok(())
     }
 
     /// A call without elements runs as a barrier.
@@ -222,18 +255,14 @@ impl<T: Transport> Engine<T> {
         program: &Program,
         lanes: &mut [Lane<T>],
         request: Request<'_>,
-        accumulator: Accumulator,
+        wide: Wide,
     ) -> Result<(), Failure> {
-        let Request {
-            dtype: Some(dtype),
-            op: Some(op),
-            input,
-            output,
-            ..
-        } = request
-        else {
-            return Err(self.local("a wide operation without a reduction"));
-        };
+        let Request { input, output, .. } = request;
+        let Wide {
+            dtype,
+            op,
+            accumulator,
+        } = wide;
         let (element, world) = (accumulator.size(), self.group.size());
         let widen = |narrow: &[u8]| {
             let mut wide = vec![0; narrow.len() / dtype.size() * element];
@@ -251,6 +280,13 @@ impl<T: Transport> Engine<T> {
         let combiner = Combiner::new(Arithmetic::Wide { op, accumulator }, world);
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
+        let exclusive = Operation::Scan {
+            count: output.len() / dtype.size(),
+            exclusive: true,
+        };
+        if request.operation == exclusive && self.group.rank() == 0 {
+            return Ok(());
+        }
         reduce::finish(dtype, accumulator, op, world, output, &wide_output).map_err(refused)?;
         reduce::canonicalize_nan(dtype, output).map_err(refused)
     }
@@ -259,12 +295,11 @@ impl<T: Transport> Engine<T> {
     /// each rank combines for itself.
     fn settle_nan(
         &self,
-        dtype: Option<DataType>,
-        op: Option<ReduceOp>,
+        elements: Elements<'_>,
         plan: Plan,
         output: &mut [u8],
     ) -> Result<(), Failure> {
-        let (Some(dtype), Some(_)) = (dtype, op) else {
+        let Elements::Reduced(dtype, _) = elements else {
             return Ok(());
         };
         if plan.algorithm != schedule::Algorithm::RecursiveDoubling || !dtype.is_float() {
@@ -287,7 +322,7 @@ impl<T: Transport> Engine<T> {
         program: &Program,
         lanes: &mut [Lane<T>],
         memory: &mut Memory<'_>,
-        combiner: Combiner,
+        combiner: Combiner<'_>,
     ) -> Result<(), Failure> {
         for peer in &program.peers {
             if let Some(lane) = lanes.get_mut(peer.member)
@@ -323,4 +358,12 @@ impl<T: Transport> Engine<T> {
             let _ = stream.acked().await;
         }
     }
+}
+
+/// A reduction that is carried out in a wide type.
+#[derive(Clone, Copy)]
+struct Wide {
+    dtype: DataType,
+    op: ReduceOp,
+    accumulator: Accumulator,
 }

@@ -63,6 +63,9 @@ impl Program {
             }
         }
 
+        for member in &schedule.told {
+            peer(&mut peers, *member);
+        }
         let (shared, sharers) = common_chunks(&schedule);
         Program {
             schedule,
@@ -110,29 +113,28 @@ impl Programs {
     /// The program of this rank.
     pub(crate) fn get(
         &self,
-        operation: Operation,
+        operation: &Operation,
         plan: Plan,
         world: usize,
         rank: usize,
     ) -> Arc<Program> {
+        let key = (operation.clone(), plan);
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = cache.get(&(operation, plan)) {
+        if let Some(program) = cache.get(&key) {
             return Arc::clone(program);
         }
         // Calls that move nothing are compared all the same: they run as a barrier.
-        let runs_as = if operation.count() == 0 {
-            Operation::Barrier
-        } else {
-            operation
+        let schedule = match operation.is_empty() {
+            true => schedule::build(&Operation::Barrier, world, rank, plan),
+            false => schedule::build(operation, world, rank, plan),
         };
-        let schedule = schedule::build(runs_as, world, rank, plan);
         let program = Arc::new(Program::new(schedule, world));
         tracing::debug!(?operation, world, %plan, "algorithm chosen");
         if program.schedule.items.len() <= MAX_CACHED_ITEMS {
             if cache.len() >= MAX_CACHED {
                 cache.clear();
             }
-            cache.insert((operation, plan), Arc::clone(&program));
+            cache.insert(key, Arc::clone(&program));
         }
         program
     }

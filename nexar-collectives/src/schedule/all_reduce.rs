@@ -1,8 +1,8 @@
 //! All-reduce, in place on the output.
 
-use super::builder::{Blocks, Builder, FREE, Pieces};
+use super::builder::{Blocks, Builder, FREE, Pieces, contributor};
 use super::{ItemId, Plan, Schedule, Span, Store, select::is_single_site};
-use nexar_core::Algorithm;
+use nexar_core::{Algorithm, Collective};
 
 /// Recursive doubling (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
 /// Operations in MPICH), for short vectors and any world.
@@ -60,7 +60,8 @@ pub(super) fn recursive_doubling(world: usize, rank: usize, count: usize) -> Sch
         schedule.send(rank - 1, vector, [combined, None]);
     }
     let mut schedule = schedule.finish(if steps > 0 { count } else { 0 });
-    schedule.single_site = is_single_site(Algorithm::RecursiveDoubling, world);
+    schedule.single_site =
+        is_single_site(Collective::AllReduce, Algorithm::RecursiveDoubling, world);
     schedule
 }
 
@@ -69,9 +70,9 @@ pub(super) fn recursive_doubling(world: usize, rank: usize, count: usize) -> Sch
 /// Operations, over a full mesh in place of its butterfly).
 ///
 /// A block of n segments is divided among the ranks. Every rank sends piece i to rank i, which combines
-/// what arrives and sends the result to all. The contributions are combined in the
-/// order of the sends, whatever the order of arrival: own, then rank - 1, rank - 2 and so on. Each
-/// piece is reduced on one rank; a partial result never travels.
+/// what arrives and sends the result to all. The contributions are combined in a
+/// fixed order, whatever the order of arrival: own, then rank - 1, rank - 2 and so on, if ordered with
+/// what is above the own rank at the end. Each piece is reduced on one rank; a partial result never travels.
 ///
 /// The pieces of `lookahead` blocks are sent ahead; then the results of block b alternate with the pieces
 /// of block b + `lookahead`. So a reduced segment leaves while it is in the cache, and the
@@ -85,19 +86,15 @@ pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Sch
     for block in 0..blocks.len() + lookahead {
         if block >= lookahead {
             let pieces = Pieces::new(blocks.get(block - lookahead), world);
-            gather_pieces(
-                &mut schedule,
-                world,
-                rank,
-                pieces,
-                reduced[block % lookahead],
-            );
+            let reduced = reduced[block % lookahead];
+            gather_pieces(&mut schedule, world, rank, pieces, reduced);
         }
         let pieces = Pieces::new(blocks.get(block), world);
-        reduced[block % lookahead] = scatter_pieces(&mut schedule, world, rank, pieces);
+        reduced[block % lookahead] =
+            scatter_pieces(&mut schedule, world, rank, pieces, plan.ordered);
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = is_single_site(Algorithm::Direct, world);
+    schedule.single_site = is_single_site(Collective::AllReduce, Algorithm::Direct, world);
     schedule
 }
 
@@ -107,14 +104,15 @@ fn scatter_pieces(
     world: usize,
     rank: usize,
     pieces: Pieces,
+    ordered: bool,
 ) -> Option<ItemId> {
     let own = pieces.output(rank);
     let mut combined = None;
     for distance in 1..world {
         let to = (rank + distance) % world;
-        let from = (rank + world - distance) % world;
+        let (from, incoming_first) = contributor(world, rank, distance, ordered);
         let store = Store::Reduce {
-            incoming_first: false,
+            incoming_first,
             first: distance == 1,
             last: distance == world - 1,
         };
@@ -181,6 +179,6 @@ pub(super) fn ring(world: usize, rank: usize, count: usize, plan: Plan) -> Sched
         }
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = is_single_site(Algorithm::Ring, world);
+    schedule.single_site = is_single_site(Collective::AllReduce, Algorithm::Ring, world);
     schedule
 }

@@ -4,6 +4,14 @@ use super::{Action, Buffer, Item, ItemId, Schedule, Span, Store};
 use std::ops::Range;
 
 impl Span {
+    pub(super) fn of(buffer: Buffer, range: Range<usize>) -> Span {
+        Span {
+            buffer,
+            start: range.start,
+            len: range.len(),
+        }
+    }
+
     pub(super) const fn input(start: usize, len: usize) -> Span {
         Span {
             buffer: Buffer::Input,
@@ -91,6 +99,7 @@ impl Builder {
             items: self.items,
             scratch,
             single_site: false,
+            told: Vec::new(),
         }
     }
 }
@@ -112,10 +121,14 @@ impl Pieces {
         }
     }
 
+    pub(super) fn get(&self, i: usize) -> Range<usize> {
+        let start = self.start + i * self.len + i.min(self.longer);
+        start..start + self.len + usize::from(i < self.longer)
+    }
+
     /// Piece `i`, in the output.
     pub(super) fn output(&self, i: usize) -> Span {
-        let start = self.start + i * self.len + i.min(self.longer);
-        Span::output(start, self.len + usize::from(i < self.longer))
+        Span::of(Buffer::Output, self.get(i))
     }
 }
 
@@ -145,7 +158,39 @@ impl Blocks {
         start..self.count.min(start.saturating_add(self.size))
     }
 
+    /// Block `i`, as a part of the range that begins at `start`.
+    pub(super) fn within(&self, start: usize, i: usize) -> Range<usize> {
+        let block = self.get(i);
+        start + block.start..start + block.end
+    }
+
     pub(super) fn iter(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.len()).map(move |i| self.get(i))
     }
+}
+
+/// All ranks but the own one.
+pub(super) fn others(world: usize, rank: usize) -> Vec<usize> {
+    (0..world).filter(|&other| other != rank).collect()
+}
+
+/// The order in which a rank combines the contributions of the others with its own: the rank of the
+/// `i`-th one, from 1, and whether it is the left operand.
+///
+/// Downwards from the own rank, around the end. `ordered`: downwards to 0, each to the left of what there is
+/// already, then upwards from the own rank, each to the right.
+pub(super) fn contributor(world: usize, rank: usize, i: usize, ordered: bool) -> (usize, bool) {
+    if ordered && i > rank {
+        (i, false)
+    } else {
+        ((rank + world - i) % world, ordered)
+    }
+}
+
+/// The ranks beside the own one in a ring.
+pub(super) fn neighbours(world: usize, rank: usize) -> Vec<usize> {
+    let mut neighbours = vec![(rank + world - 1) % world, (rank + 1) % world];
+    neighbours.dedup();
+    neighbours.retain(|&other| other != rank);
+    neighbours
 }

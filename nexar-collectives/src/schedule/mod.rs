@@ -18,13 +18,19 @@
 
 mod all_gather;
 mod all_reduce;
+mod all_to_all;
 mod barrier;
 mod broadcast;
 mod builder;
 #[cfg(test)]
 mod check;
+mod exchange;
+mod gather;
 mod overrides;
+mod reduce;
 mod reduce_scatter;
+mod scan;
+mod scatter;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -60,6 +66,14 @@ impl Parts {
         match self {
             Parts::Even(count) => i * count..(i + 1) * count,
             Parts::Uneven(ends) => ends[i]..ends[i + 1],
+        }
+    }
+
+    /// Length of the longest block of `world` ranks.
+    pub(crate) fn longest(&self, world: usize) -> usize {
+        match self {
+            Parts::Even(count) => *count,
+            Parts::Uneven(_) => (0..world).map(|i| self.get(i).len()).max().unwrap_or(0),
         }
     }
 
@@ -143,6 +157,80 @@ impl Operation {
             Operation::AllToAll { .. } => Collective::AllToAll,
             Operation::Exchange { .. } => Collective::AllToAllV,
         }
+    }
+
+    /// Whether, as all ranks know, nothing is exchanged and nobody is told: the schedules only copy, if
+    /// anything. Such a call can run as a barrier, for the ranks to compare it.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Operation::Barrier
+            | Operation::Gather { .. }
+            | Operation::Scatter { .. }
+            | Operation::Exchange { .. } => false,
+            Operation::Broadcast { count, .. }
+            | Operation::Reduce { count, .. }
+            | Operation::AllReduce { count }
+            | Operation::Scan { count, .. }
+            | Operation::AllToAll { count, .. } => *count == 0,
+            Operation::AllGather { parts, .. } | Operation::ReduceScatter { parts, .. } => {
+                *parts == Parts::Even(0)
+            }
+        }
+    }
+}
+
+/// What `rank` has to do for `operation` among `world` ranks.
+///
+/// All ranks must pass the same world and plan, and operations that belong together. An algorithm that
+/// the operation does not know, or that cannot keep the order that the plan asks for, stands for the
+/// operation's default (`select` never returns one). Items grow with `count / segment`;
+/// [`select()`] bounds them.
+///
+/// A world of one, an empty operation, and a rank that has nothing to exchange get an empty schedule,
+/// or one that only copies.
+pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan) -> Schedule {
+    use Algorithm::{Binomial, Chain, RecursiveDoubling, Ring};
+    debug_assert!(rank < world, "rank {rank} of {world}");
+    match (operation, plan.algorithm) {
+        (Operation::Barrier, _) => barrier::dissemination(world, rank),
+        (&Operation::Broadcast { root, count }, Binomial) => {
+            broadcast::binomial(world, rank, root, count)
+        }
+        (&Operation::Broadcast { root, count }, Chain) => {
+            broadcast::chain(world, rank, root, count, plan)
+        }
+        (&Operation::Broadcast { root, count }, _) => {
+            broadcast::scatter_all_gather(world, rank, root, count, plan)
+        }
+        (&Operation::Reduce { root, count }, _) => reduce::direct(world, rank, root, count, plan),
+        (&Operation::AllReduce { count }, RecursiveDoubling) => {
+            all_reduce::recursive_doubling(world, rank, count)
+        }
+        (&Operation::AllReduce { count }, Ring) if !plan.ordered => {
+            all_reduce::ring(world, rank, count, plan)
+        }
+        (&Operation::AllReduce { count }, _) => all_reduce::direct(world, rank, count, plan),
+        (&Operation::Scan { count, exclusive }, _) => {
+            scan::chain(world, rank, count, exclusive, plan)
+        }
+        (Operation::AllGather { parts, in_place }, Ring) => {
+            all_gather::ring(world, rank, parts, *in_place, plan)
+        }
+        (Operation::AllGather { parts, in_place }, _) => {
+            all_gather::direct(world, rank, parts, *in_place, plan)
+        }
+        (Operation::Gather { root, parts }, _) => gather::direct(world, rank, *root, parts, plan),
+        (Operation::Scatter { root, parts }, _) => scatter::direct(world, rank, *root, parts, plan),
+        (Operation::ReduceScatter { parts, in_place }, Ring) if !plan.ordered => {
+            reduce_scatter::ring(world, rank, parts, *in_place, plan)
+        }
+        (Operation::ReduceScatter { parts, in_place }, _) => {
+            reduce_scatter::direct(world, rank, parts, *in_place, plan)
+        }
+        (&Operation::AllToAll { count, in_place }, _) => {
+            all_to_all::direct(world, rank, count, in_place, plan)
+        }
+        (Operation::Exchange { links }, _) => exchange::direct(world, rank, links, plan),
     }
 }
 

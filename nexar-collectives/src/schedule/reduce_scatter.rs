@@ -1,36 +1,89 @@
-//! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i.
+//! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i. In place, the
+//! output holds the contribution, and the own block of it becomes the result.
 
-use super::builder::{Blocks, Builder, FREE};
-use super::{ItemId, Plan, Schedule, Span, Store, select::is_single_site};
-use nexar_core::Algorithm;
+use super::builder::{Blocks, Builder, FREE, contributor, neighbours, others};
+use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store, select::is_single_site};
+use nexar_core::{Algorithm, Collective};
 
-/// Direct exchange: every rank sends block i of its input to rank i, which combines what arrives,
+/// What the algorithms share: blocks in segments.
+struct Layout<'a> {
+    parts: &'a Parts,
+    in_place: bool,
+    /// Elements of a segment.
+    segment: usize,
+    /// Segments of the longest block.
+    segments: usize,
+}
+
+impl<'a> Layout<'a> {
+    fn new(world: usize, parts: &'a Parts, in_place: bool, plan: Plan) -> Self {
+        Layout {
+            parts,
+            in_place,
+            segment: plan.segment,
+            segments: Blocks::new(parts.longest(world), plan.segment).len(),
+        }
+    }
+
+    /// A segment of the own contribution to a rank's block; empty beyond the end of the block.
+    fn block(&self, rank: usize, segment: usize) -> Span {
+        let block = self.parts.get(rank);
+        let range = Blocks::new(block.len(), self.segment).within(block.start, segment);
+        match self.in_place {
+            true => Span::of(Buffer::Output, range),
+            false => Span::of(Buffer::Input, range),
+        }
+    }
+
+    /// A segment of the result on `rank`.
+    fn result(&self, rank: usize, segment: usize) -> Span {
+        let block = self.block(rank, segment);
+        if self.in_place {
+            return block;
+        }
+        Span::output(block.start - self.parts.get(rank).start, block.len)
+    }
+}
+
+/// Direct exchange: every rank sends block i of its contribution to rank i, which combines what arrives,
 /// one message deep.
 ///
 /// In segments, and starting with the neighbour, so that not all ranks send to the same one. The
-/// contributions to an element are combined in the order of the sends, whatever the order of arrival:
-/// own, then rank - 1, rank - 2 and so on. A partial result never travels.
-pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Schedule {
-    let segments = Blocks::new(count, plan.segment);
-    let mut schedule = Builder::with_capacity(segments.len() * (2 * world - 1));
-    for segment in segments.iter() {
-        let block = |rank: usize| Span::input(rank * count + segment.start, segment.len());
-        let result = Span::output(segment.start, segment.len());
-        let mut combined = schedule.copy(block(rank), result, FREE);
+/// contributions to an element are combined in a fixed order, whatever the order of arrival:
+/// own, then rank - 1, rank - 2 and so on, if ordered with what is above the own rank at the end.
+/// A partial result never travels.
+pub(super) fn direct(
+    world: usize,
+    rank: usize,
+    parts: &Parts,
+    in_place: bool,
+    plan: Plan,
+) -> Schedule {
+    let layout = Layout::new(world, parts, in_place, plan);
+    let mut schedule = Builder::with_capacity(layout.segments * (2 * world - 1));
+    for segment in 0..layout.segments {
+        let result = layout.result(rank, segment);
+        let mut combined = None;
+        if !in_place {
+            combined = schedule.copy(layout.block(rank, segment), result, FREE);
+        }
         for distance in 1..world {
             let to = (rank + distance) % world;
-            let from = (rank + world - distance) % world;
+            let (from, incoming_first) = contributor(world, rank, distance, plan.ordered);
             let store = Store::Reduce {
-                incoming_first: false,
+                incoming_first,
                 first: distance == 1,
                 last: distance == world - 1,
             };
-            schedule.send(to, block(to), FREE);
+            schedule.send(to, layout.block(to, segment), FREE);
             combined = schedule.recv(from, result, store, [combined, None]);
         }
     }
     let mut schedule = schedule.finish(0);
-    schedule.single_site = is_single_site(Algorithm::Direct, world);
+    schedule.single_site = is_single_site(Collective::ReduceScatter, Algorithm::Direct, world);
+    if let Parts::Uneven(_) = parts {
+        schedule.told = others(world, rank);
+    }
     schedule
 }
 
@@ -38,62 +91,79 @@ pub(super) fn direct(world: usize, rank: usize, count: usize, plan: Plan) -> Sch
 /// Workstations, the first half), interleaved over segments.
 ///
 /// The partial result of block i starts as the contribution of rank i + 1, travels once around the ring, and
-/// each rank adds its own, the last one rank i. The input stays as it is, so partial results are
-/// combined in scratch, which first gets the own contribution.
+/// each rank adds its own, the last one rank i. In place, it is combined where the own contribution is.
+/// Otherwise the input stays as it is, and partial results are combined in scratch, which first
+/// gets the own contribution.
 ///
 /// `lookahead` segments go around together, so that one travels while another is combined. Each has
 /// two places in scratch: one to combine in, one to send from.
-pub(super) fn ring(world: usize, rank: usize, count: usize, plan: Plan) -> Schedule {
+pub(super) fn ring(
+    world: usize,
+    rank: usize,
+    parts: &Parts,
+    in_place: bool,
+    plan: Plan,
+) -> Schedule {
     let next = (rank + 1) % world;
     let previous = (rank + world - 1) % world;
-    let segments = Blocks::new(count, plan.segment);
-    let lanes = plan.lookahead.clamp(1, segments.len().max(1));
-    let place = segments.get(0).len();
-    let mut schedule = Builder::with_capacity(segments.len() * (3 * world - 2));
+    let layout = Layout::new(world, parts, in_place, plan);
+    let lanes = plan.lookahead.clamp(1, layout.segments.max(1));
+    let place = parts.longest(world).min(plan.segment.max(1));
+    let mut schedule = Builder::with_capacity(layout.segments * (3 * world - 2));
     let mut chains = vec![Chain::default(); lanes];
-    for group in Blocks::new(segments.len(), lanes).iter() {
+    for group in Blocks::new(layout.segments, lanes).iter() {
         for step in 0..world - 1 {
             let sent = (rank + 2 * world - 1 - step) % world;
             let arriving = (rank + 2 * world - 2 - step) % world;
-            for (lane, segment) in group.clone().map(|i| segments.get(i)).enumerate() {
-                let block = |rank: usize| Span::input(rank * count + segment.start, segment.len());
-                let at = |step: usize| Span::scratch((2 * lane + step % 2) * place, segment.len());
+            for (lane, segment) in group.clone().enumerate() {
                 let chain = &mut chains[lane];
-
+                let at = |step: usize, rank: usize| match in_place {
+                    true => layout.block(rank, segment),
+                    false => {
+                        let len = layout.block(rank, segment).len;
+                        Span::scratch((2 * lane + step % 2) * place, len)
+                    }
+                };
                 let (from, after) = match step {
-                    0 => (block(sent), None),
-                    _ => (at(step - 1), chain.combined),
+                    0 => (layout.block(sent, segment), None),
+                    _ => (at(step - 1, sent), chain.combined),
                 };
                 let leaving = schedule.send(next, from, [after, None]);
                 let last = step == world - 2;
-                let to = if last {
-                    Span::output(segment.start, segment.len())
-                } else {
-                    at(step)
+                let to = match last {
+                    true => layout.result(rank, segment),
+                    false => at(step, arriving),
                 };
-                // The place is free when the partial result that was in it has been sent.
-                let free = if last { None } else { chain.left[step % 2] };
-                let own = schedule.copy(block(arriving), to, [free, None]);
+                let mut own = None;
+                if !in_place {
+                    // The place is free when the partial result that was in it has been sent.
+                    let free = if last { None } else { chain.left[step % 2] };
+                    own = schedule.copy(layout.block(arriving, segment), to, [free, None]);
+                    if step > 0 {
+                        let left = &mut chain.left[(step - 1) % 2];
+                        *left = leaving.or(*left);
+                    }
+                }
                 let store = Store::Reduce {
                     incoming_first: true,
                     first: true,
                     last,
                 };
                 chain.combined = schedule.recv(previous, to, store, [own, None]);
-                if step > 0 {
-                    chain.left[(step - 1) % 2] = leaving;
-                }
             }
         }
     }
-    if world == 1 {
-        for segment in segments.iter() {
-            let (start, len) = (segment.start, segment.len());
-            schedule.copy(Span::input(start, len), Span::output(start, len), FREE);
+    if world == 1 && !in_place {
+        for segment in 0..layout.segments {
+            schedule.copy(layout.block(0, segment), layout.result(0, segment), FREE);
         }
     }
-    let mut schedule = schedule.finish(if world > 2 { 2 * lanes * place } else { 0 });
-    schedule.single_site = is_single_site(Algorithm::Ring, world);
+    let places = if world > 2 && !in_place { 2 * lanes } else { 0 };
+    let mut schedule = schedule.finish(places * place);
+    schedule.single_site = is_single_site(Collective::ReduceScatter, Algorithm::Ring, world);
+    if let Parts::Uneven(_) = parts {
+        schedule.told = neighbours(world, rank);
+    }
     schedule
 }
 

@@ -3,7 +3,8 @@
 //! The choice is a pure function of values that all ranks share, so that they agree without
 //! asking each other.
 
-use super::Operation;
+use super::builder::Blocks;
+use super::{Operation, Parts};
 use nexar_core::{Algorithm, Collective};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -16,14 +17,30 @@ pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
         Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
         Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
         Collective::AllGather | Collective::ReduceScatter => &[Direct, Ring],
+        Collective::Reduce => &[Direct],
+        Collective::Scan | Collective::ExclusiveScan => &[Chain],
+        Collective::Gather | Collective::Scatter | Collective::AllToAll => &[Direct],
+        Collective::AllToAllV => &[Direct],
         _ => &[],
     }
 }
 
 /// Whether an algorithm's reductions are [`single_site`](super::Schedule::single_site). Between two ranks
-/// every algorithm's are: there are no partial results.
-pub(crate) const fn is_single_site(algorithm: Algorithm, world: usize) -> bool {
-    world <= 2 || matches!(algorithm, Algorithm::Direct)
+/// every algorithm's are: there are no partial results. Those of a scan are all partial.
+pub(crate) const fn is_single_site(
+    collective: Collective,
+    algorithm: Algorithm,
+    world: usize,
+) -> bool {
+    match collective {
+        Collective::Scan | Collective::ExclusiveScan => false,
+        _ => world <= 2 || matches!(algorithm, Algorithm::Direct),
+    }
+}
+
+/// Whether an algorithm combines contributions in the order of the ranks, if the plan asks for it.
+const fn keeps_order(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Ring)
 }
 
 /// An algorithm and its parameters.
@@ -34,6 +51,19 @@ pub(crate) struct Plan {
     pub(crate) segment: usize,
     /// Blocks in flight at once, for algorithms that overlap blocks. At least 1.
     pub(crate) lookahead: usize,
+    /// Contributions are combined in the order of the ranks, for operators that are not commutative.
+    pub(crate) ordered: bool,
+}
+
+impl Plan {
+    /// The segments of `count` elements that one rank sends another, if no other rank needs to know
+    /// `count`. Larger ones where that many would be too many.
+    pub(super) fn segments(&self, count: usize, world: usize) -> Blocks {
+        Blocks::new(
+            count,
+            self.segment.max(count.div_ceil(most_segments(world))),
+        )
+    }
 }
 
 impl fmt::Display for Plan {
@@ -42,11 +72,13 @@ impl fmt::Display for Plan {
             algorithm,
             segment,
             lookahead,
+            ordered,
         } = self;
         write!(
             f,
             "{algorithm}, segments of {segment} elements, lookahead {lookahead}"
-        )
+        )?;
+        f.write_str(if *ordered { ", in order" } else { "" })
     }
 }
 
@@ -122,6 +154,14 @@ const TABLE: &[Rule] = {
         rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
         rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
         rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+
+        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+        rule(Scan,          1..=ANY,      ANY,       Chain,             64 * KIB,  1),
+        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             64 * KIB,  1),
+        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
     ]
 };
 
@@ -135,26 +175,46 @@ const ITEMS: usize = 1 << 18;
 
 /// The plan for an operation on elements of `element_size` bytes.
 ///
-/// `wide`: the elements have to be accumulated in a wider type. `forced`: an algorithm that the user
-/// asks for; it is used whenever the collective knows it.
+/// `wide`: the elements have to be accumulated in a wider type. `ordered`: contributions have to be combined
+/// in the order of the ranks. `forced`: an algorithm that the user asks for; it is used whenever the
+/// collective knows it, and it can keep the order.
 ///
-/// All arguments must be the same on all ranks. Never fails; costs some ten comparisons.
+/// All arguments must be the same on all ranks, but for lengths that only some ranks know
+/// ([`Operation::Gather`] and so on): the plan does not depend on them. Never fails; costs some ten
+/// comparisons.
 pub(crate) fn select(
-    operation: Operation,
+    operation: &Operation,
     element_size: usize,
     world: usize,
     forced: Option<Algorithm>,
     wide: bool,
+    ordered: bool,
 ) -> Plan {
     let collective = operation.collective();
-    let bytes = operation.count().saturating_mul(element_size);
+    let count = shared_count(operation, world);
+    let bytes = count.saturating_mul(element_size);
+    let usable = |algorithm: Algorithm| !ordered || keeps_order(algorithm);
+    let forced = forced.map(|algorithm| {
+        if usable(algorithm) {
+            algorithm
+        } else {
+            Algorithm::Direct
+        }
+    });
     let forced = forced.filter(|algorithm| algorithms(collective).contains(algorithm));
 
+    let single_site = |algorithm| is_single_site(collective, algorithm, world);
+    let wide = wide
+        && algorithms(collective)
+            .iter()
+            .any(|&algorithm| single_site(algorithm));
     let known = || TABLE.iter().filter(|rule| rule.collective == collective);
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
     let suits = |rule: &&Rule| match forced {
         Some(algorithm) => rule.algorithm == algorithm,
-        None => !wide || bytes <= WIDE_BYTES || is_single_site(rule.algorithm, world),
+        None => {
+            usable(rule.algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
+        }
     };
     let choice = known()
         .filter(suits)
@@ -165,26 +225,51 @@ pub(crate) fn select(
         Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
         None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
     };
+    // The segment at which a schedule has no more than ITEMS items: segments of each of the vectors.
+    let vectors = match collective {
+        Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => world,
+        _ => 1,
+    };
     let segment = (segment / element_size.max(1))
         .max(1)
-        .max(least_segment(operation, world));
+        .max(count.div_ceil(most_segments(vectors)));
     Plan {
         algorithm,
         segment,
         lookahead,
+        ordered,
     }
 }
 
-/// The segment at which a schedule has no more than [`ITEMS`] items.
-fn least_segment(operation: Operation, world: usize) -> usize {
+/// Segments of each of so many vectors at which a schedule has no more than [`ITEMS`] items.
+const fn most_segments(vectors: usize) -> usize {
     // There are at most 4 items for a segment of each vector; a last, shorter block can double that.
-    let vectors = match operation.collective() {
-        Collective::AllGather | Collective::ReduceScatter => world,
-        _ => 1,
+    let vectors = if vectors == 0 { 1 } else { vectors };
+    let most = ITEMS / 8 / vectors;
+    if most == 0 { 1 } else { most }
+}
+
+/// The elements that the choice depends on: of the vector, or of one block of it. Of blocks of different
+/// lengths the average; 0 if not all ranks know them.
+fn shared_count(operation: &Operation, world: usize) -> usize {
+    let of = |parts: &Parts| match parts {
+        Parts::Even(count) => *count,
+        Parts::Uneven(_) => parts.total(world).div_ceil(world.max(1)),
     };
-    operation
-        .count()
-        .div_ceil((ITEMS / 8 / vectors.max(1)).max(1))
+    match operation {
+        Operation::Barrier => 1,
+        Operation::Broadcast { count, .. }
+        | Operation::Reduce { count, .. }
+        | Operation::AllReduce { count }
+        | Operation::Scan { count, .. }
+        | Operation::AllToAll { count, .. } => *count,
+        Operation::AllGather { parts, .. } | Operation::ReduceScatter { parts, .. } => of(parts),
+        Operation::Gather { parts, .. } | Operation::Scatter { parts, .. } => match parts {
+            Parts::Even(count) => *count,
+            Parts::Uneven(_) => 0,
+        },
+        Operation::Exchange { .. } => 0,
+    }
 }
 
 #[cfg(test)]

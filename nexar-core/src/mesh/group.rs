@@ -4,10 +4,10 @@
 use super::{
     Shared, lock,
     peer::Presence,
-    shared::{GroupListener, GroupShared, LeftMember, Registered, lane_index},
+    shared::{Exchanges, GroupListener, GroupShared, LeftMember, Registered, lane_index},
 };
 use crate::{
-    Call, Error, Exchange, Failure,
+    Call, Error, Failure,
     membership::{RecvOf, SendOf},
     task::run_on,
     transport::{Connection, SendStream, StreamError, Transport},
@@ -121,7 +121,7 @@ impl<T: Transport> Group<T> {
     pub fn begin(
         &self,
         call: impl FnOnce(u64) -> Call,
-        exchanges: Option<Arc<[Exchange]>>,
+        exchanges: Option<Exchanges>,
     ) -> Result<OngoingCall<'_, T>, Failure> {
         let call = self.shared.begin(call, exchanges)?;
         Ok(OngoingCall {

@@ -27,6 +27,7 @@ use crate::{
 use group::dropped;
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
+pub use shared::Exchanges;
 use shared::GroupShared;
 pub(crate) use shared::{GroupListener, LeftMember};
 use std::{

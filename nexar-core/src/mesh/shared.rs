@@ -90,12 +90,15 @@ pub(super) struct MemberState<R> {
     pub(super) message_lane: bool,
 }
 
+/// What this rank exchanges with each member, if it does.
+pub type Exchanges = Arc<[Option<Exchange>]>;
+
 /// A call as this rank tells the others of it.
 #[derive(Debug, Clone)]
 pub(super) struct Registered {
     pub(super) call: Call,
     /// By member, where each pair of ranks has its own.
-    pub(super) exchanges: Option<Arc<[Exchange]>>,
+    pub(super) exchanges: Option<Exchanges>,
 }
 
 impl Registered {
@@ -103,7 +106,7 @@ impl Registered {
     pub(super) fn towards(&self, member: usize) -> Call {
         let exchange = self.exchanges.as_ref().and_then(|all| all.get(member));
         Call {
-            exchange: exchange.copied(),
+            exchange: exchange.copied().flatten(),
             ..self.call
         }
     }
@@ -206,7 +209,7 @@ impl<R> GroupShared<R> {
     pub(super) fn begin(
         &self,
         call: impl FnOnce(u64) -> Call,
-        exchanges: Option<Arc<[Exchange]>>,
+        exchanges: Option<Exchanges>,
     ) -> Result<Registered, Failure> {
         let mut state = lock(&self.state);
         let sequence = state.calls;

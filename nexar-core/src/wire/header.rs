@@ -17,6 +17,7 @@
 //! | 36..40 | bytes of an element |
 //! | 40..48 | elements that the sender sends to the receiver, 0 without an exchange |
 //! | 48..56 | elements that it expects from there, 0 without an exchange |
+//! | 56..60 | blocks of both, 0 without an exchange |
 
 use super::{
     WireError,
@@ -25,7 +26,7 @@ use super::{
 use crate::{Algorithm, Call, Collective, DataType, Exchange, ReduceOp};
 
 /// Length of a header.
-pub const HEADER_LEN: usize = 56;
+pub const HEADER_LEN: usize = 60;
 
 const MAGIC: u8 = 0x6e;
 
@@ -47,6 +48,7 @@ pub fn encode(call: &Call) -> [u8; HEADER_LEN] {
         bytes[6] = 1;
         bytes[40..48].copy_from_slice(&exchange.sends.to_le_bytes());
         bytes[48..56].copy_from_slice(&exchange.expects.to_le_bytes());
+        bytes[56..60].copy_from_slice(&exchange.blocks.to_le_bytes());
     }
     bytes
 }
@@ -68,6 +70,7 @@ pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Call, WireError> {
         1 => Some(Exchange {
             sends: u64_at(bytes, 40),
             expects: u64_at(bytes, 48),
+            blocks: u32_at(bytes, 56),
         }),
         _ => return Err(malformed()),
     };
@@ -121,6 +124,7 @@ mod tests {
                 exchange: Some(Exchange {
                     sends: u64::MAX - 7,
                     expects: 5,
+                    blocks: 77,
                 }),
             },
         ];

@@ -1,0 +1,116 @@
+//! All-reduce of several buffers at once.
+
+use super::{
+    Communicator,
+    requests::{Output, reduced},
+};
+use crate::{
+    digest::digest,
+    engine::{Elements, Engine, Turn},
+};
+use nexar_core::{Collective, Element, ReduceOp, Result, transport::Transport};
+use nexar_device::DeviceAdapter;
+use std::ops::Range;
+
+/// Bytes that are reduced together, unless one buffer alone is longer.
+const BUCKET: usize = 4 << 20;
+
+impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
+    /// All-reduce of several buffers, such as the gradients of a model: replaces each on every rank by the
+    /// element-wise reduction of all ranks' buffers of that number. Number and lengths are the same on all
+    /// ranks.
+    ///
+    /// Small buffers are copied together into buckets of 4 MiB, so that many of them cost a few messages. A
+    /// buffer of a bucket's size or more is reduced where it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce`](Self::all_reduce).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for all collectives; some of the buffers may have been reduced.
+    pub async fn all_reduce_many<E: Element>(
+        &self,
+        buffers: &mut [&mut [E]],
+        op: ReduceOp,
+    ) -> Result<()> {
+        let mut turn = self.engine().turn().await;
+        all_reduce_many(self.engine(), &mut turn, buffers, op).await
+    }
+}
+
+pub(super) async fn all_reduce_many<T: Transport, E: Element>(
+    engine: &Engine<T>,
+    turn: &mut Turn<T>,
+    buffers: &mut [&mut [E]],
+    op: ReduceOp,
+) -> Result<()> {
+    let elements = reduced(E::DATA_TYPE, op)?;
+    let lengths: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
+    let layout = digest(lengths.iter().map(|length| *length as u64));
+    let mut bucket = Vec::new();
+    for range in buckets(&lengths, BUCKET / size_of::<E>()) {
+        if let [alone] = &mut buffers[range.clone()] {
+            reduce_bucket(engine, turn, elements, alone, layout).await?;
+            continue;
+        }
+        bucket.clear();
+        for buffer in &buffers[range.clone()] {
+            bucket.extend_from_slice(buffer);
+        }
+        reduce_bucket(engine, turn, elements, &mut bucket, layout).await?;
+        let mut rest = &bucket[..];
+        for buffer in &mut buffers[range] {
+            let (reduced, others) = rest.split_at(buffer.len());
+            buffer.copy_from_slice(reduced);
+            rest = others;
+        }
+    }
+    Ok(())
+}
+
+async fn reduce_bucket<T: Transport, E: Element>(
+    engine: &Engine<T>,
+    turn: &mut Turn<T>,
+    elements: Elements<'_>,
+    bucket: &mut [E],
+    layout: u64,
+) -> Result<()> {
+    let place = engine.place();
+    let mut request = place.all_reduce(elements, Output::of(bucket));
+    request.collective = Collective::AllReduceMany;
+    request.digest = layout;
+    engine.run_in(turn, request).await.map(|_| ())
+}
+
+/// Consecutive buffers that are reduced together: at least one, and no more than `limit` elements unless it is
+/// one. At least one bucket, so that calls without elements are compared, too.
+fn buckets(lengths: &[usize], limit: usize) -> Vec<Range<usize>> {
+    let mut buckets = Vec::new();
+    let (mut start, mut filled) = (0, 0usize);
+    for (at, length) in lengths.iter().enumerate() {
+        if at > start && filled.saturating_add(*length) > limit {
+            buckets.push(start..at);
+            (start, filled) = (at, 0);
+        }
+        filled = filled.saturating_add(*length);
+    }
+    buckets.push(start..lengths.len());
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_full_but_not_too_full() {
+        let of = |lengths: &[usize]| buckets(lengths, 10);
+        assert_eq!(of(&[]), [0..0]);
+        assert_eq!(of(&[0, 0]), [0..2]);
+        assert_eq!(of(&[4, 6, 1]), [0..2, 2..3]);
+        assert_eq!(of(&[30, 1, 2, 30]), [0..1, 1..3, 3..4]);
+        assert_eq!(of(&[usize::MAX, usize::MAX]), [0..1, 1..2]);
+    }
+}

@@ -1,0 +1,393 @@
+//! The collectives on memory that is given by its address: for bindings, and for buffers whose element type is
+//! known at run time only.
+
+use super::{
+    Communicator,
+    requests::{Input, Output, reduced},
+};
+use crate::engine::{Elements, Request};
+use nexar_core::{DataType, Error, ReduceOp, Result, transport::Transport};
+use nexar_device::DeviceAdapter;
+use std::{future::Future, slice};
+
+/// Where memory lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum MemorySpace {
+    /// The host's memory.
+    #[default]
+    Host,
+    /// The memory of a device, by its number.
+    Device(u32),
+}
+
+/// Elements to be read, by their address.
+#[derive(Debug, Clone, Copy)]
+pub struct RawSlice {
+    /// The first element, at any alignment. It may be null if there are no elements.
+    pub pointer: *const u8,
+    /// Number of elements.
+    pub count: usize,
+    /// Their type.
+    pub dtype: DataType,
+    /// Where they lie.
+    pub space: MemorySpace,
+}
+
+/// Elements to be read and written, by their address.
+#[derive(Debug, Clone, Copy)]
+pub struct RawSliceMut {
+    /// The first element, at any alignment. It may be null if there are no elements.
+    pub pointer: *mut u8,
+    /// Number of elements.
+    pub count: usize,
+    /// Their type.
+    pub dtype: DataType,
+    /// Where they lie.
+    pub space: MemorySpace,
+}
+
+/// The length in bytes of a slice that the host can reach.
+fn bytes(
+    operation: &'static str,
+    null: bool,
+    count: usize,
+    dtype: DataType,
+    space: MemorySpace,
+) -> Result<usize> {
+    let invalid = |reason: String| Error::InvalidArgument { operation, reason };
+    if space != MemorySpace::Host {
+        let reason = format!("the device adapter does not reach memory of {space:?}");
+        return Err(invalid(reason));
+    }
+    if null && count > 0 {
+        return Err(invalid(format!("the pointer to {count} elements is null")));
+    }
+    let length = count.checked_mul(dtype.size());
+    let length = length.filter(|length| isize::try_from(*length).is_ok());
+    length.ok_or_else(|| {
+        invalid(format!(
+            "{count} elements of {dtype} are more than memory has"
+        ))
+    })
+}
+
+impl RawSlice {
+    /// # Safety
+    ///
+    /// As for the operations: the memory is initialised, and nobody writes it as long as the input lives.
+    unsafe fn input<'a>(self, operation: &'static str) -> Result<Input<'a>> {
+        let RawSlice {
+            pointer,
+            count,
+            dtype,
+            space,
+        } = self;
+        let length = bytes(operation, pointer.is_null(), count, dtype, space)?;
+        let bytes: &[u8] = match length {
+            0 => &[],
+            // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
+            _ => unsafe { slice::from_raw_parts(pointer, length) },
+        };
+        Ok(Input { bytes, len: count })
+    }
+}
+
+impl RawSliceMut {
+    /// # Safety
+    ///
+    /// As for the operations: the memory is initialised, and nobody else accesses it as long as the output
+    /// lives.
+    unsafe fn output<'a>(self, operation: &'static str) -> Result<Output<'a>> {
+        let RawSliceMut {
+            pointer,
+            count,
+            dtype,
+            space,
+        } = self;
+        let length = bytes(operation, pointer.is_null(), count, dtype, space)?;
+        let bytes: &mut [u8] = match length {
+            0 => &mut [],
+            // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
+            _ => unsafe { slice::from_raw_parts_mut(pointer, length) },
+        };
+        Ok(Output { bytes, len: count })
+    }
+}
+
+fn same_type(operation: &'static str, one: DataType, other: DataType) -> Result<DataType> {
+    if one == other {
+        return Ok(one);
+    }
+    let reason = format!("the buffers have different types, {one} and {other}");
+    Err(Error::InvalidArgument { operation, reason })
+}
+
+/// The operations on memory that is given by its address.
+impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
+    async fn run_raw(&self, request: Result<Request<'_>>) -> Result<()> {
+        self.engine().run(request?).await
+    }
+
+    /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`broadcast`](Self::broadcast); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn broadcast_raw(
+        &self,
+        data: RawSliceMut,
+        root: usize,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            // SAFETY: the caller promises it.
+            let output = unsafe { data.output("broadcast")? };
+            self.place()
+                .broadcast(Elements::Moved(data.dtype), output, root)
+        };
+        self.run_raw(request())
+    }
+
+    /// Reduces into the data of `root`, as [`reduce`](Self::reduce) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce`](Self::reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn reduce_raw(
+        &self,
+        data: RawSliceMut,
+        op: ReduceOp,
+        root: usize,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            // SAFETY: the caller promises it.
+            let output = unsafe { data.output("reduce")? };
+            self.place().reduce(reduced(data.dtype, op)?, output, root)
+        };
+        self.run_raw(request())
+    }
+
+    /// Reduces into the data of every rank, as [`all_reduce`](Self::all_reduce) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_reduce`](Self::all_reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn all_reduce_raw(
+        &self,
+        data: RawSliceMut,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            // SAFETY: the caller promises it.
+            let output = unsafe { data.output("all_reduce")? };
+            Ok(self.place().all_reduce(reduced(data.dtype, op)?, output))
+        };
+        self.run_raw(request())
+    }
+
+    /// Reduces the data of the ranks up to this one, as [`scan`](Self::scan) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`scan`](Self::scan); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn scan_raw(
+        &self,
+        data: RawSliceMut,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            // SAFETY: the caller promises it.
+            let output = unsafe { data.output("scan")? };
+            self.place().scan(reduced(data.dtype, op)?, output, false)
+        };
+        self.run_raw(request())
+    }
+
+    /// Reduces the data of the ranks below this one, as [`exclusive_scan`](Self::exclusive_scan) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`exclusive_scan`](Self::exclusive_scan); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn exclusive_scan_raw(
+        &self,
+        data: RawSliceMut,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            // SAFETY: the caller promises it.
+            let output = unsafe { data.output("exclusive_scan")? };
+            self.place().scan(reduced(data.dtype, op)?, output, true)
+        };
+        self.run_raw(request())
+    }
+
+    /// Gathers the input of all ranks on every rank, as [`all_gather`](Self::all_gather) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_gather`](Self::all_gather); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn all_gather_raw(
+        &self,
+        input: RawSlice,
+        output: RawSliceMut,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            let dtype = same_type("all_gather", input.dtype, output.dtype)?;
+            // SAFETY: the caller promises it.
+            let (input, output) =
+                unsafe { (input.input("all_gather")?, output.output("all_gather")?) };
+            self.place()
+                .all_gather(Elements::Moved(dtype), input, output)
+        };
+        self.run_raw(request())
+    }
+
+    /// Gathers the input of all ranks on `root`, as [`gather`](Self::gather) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gather`](Self::gather); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn gather_raw(
+        &self,
+        input: RawSlice,
+        output: RawSliceMut,
+        root: usize,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            let dtype = same_type("gather", input.dtype, output.dtype)?;
+            // SAFETY: the caller promises it.
+            let (input, output) = unsafe { (input.input("gather")?, output.output("gather")?) };
+            self.place()
+                .gather(Elements::Moved(dtype), input, output, root)
+        };
+        self.run_raw(request())
+    }
+
+    /// Scatters the blocks of the input of `root`, as [`scatter`](Self::scatter) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`scatter`](Self::scatter); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn scatter_raw(
+        &self,
+        input: RawSlice,
+        output: RawSliceMut,
+        root: usize,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            let dtype = same_type("scatter", input.dtype, output.dtype)?;
+            // SAFETY: the caller promises it.
+            let (input, output) = unsafe { (input.input("scatter")?, output.output("scatter")?) };
+            self.place()
+                .scatter(Elements::Moved(dtype), input, output, root)
+        };
+        self.run_raw(request())
+    }
+
+    /// Reduces the input of all ranks and scatters the result, as [`reduce_scatter`](Self::reduce_scatter) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_scatter`](Self::reduce_scatter); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn reduce_scatter_raw(
+        &self,
+        input: RawSlice,
+        output: RawSliceMut,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            let dtype = same_type("reduce_scatter", input.dtype, output.dtype)?;
+            // SAFETY: the caller promises it.
+            let (input, output) = unsafe {
+                (
+                    input.input("reduce_scatter")?,
+                    output.output("reduce_scatter")?,
+                )
+            };
+            self.place()
+                .reduce_scatter(reduced(dtype, op)?, input, output)
+        };
+        self.run_raw(request())
+    }
+
+    /// Exchanges a block with every rank, as [`all_to_all`](Self::all_to_all) does, in memory that is given by its address.
+    ///
+    /// # Safety
+    ///
+    /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_to_all`](Self::all_to_all); also [`Error::InvalidArgument`] for a null pointer, buffers of different
+    /// types, and memory that the device adapter does not reach.
+    pub unsafe fn all_to_all_raw(
+        &self,
+        input: RawSlice,
+        output: RawSliceMut,
+    ) -> impl Future<Output = Result<()>> + Send + '_ {
+        let request = || {
+            let dtype = same_type("all_to_all", input.dtype, output.dtype)?;
+            // SAFETY: the caller promises it.
+            let (input, output) =
+                unsafe { (input.input("all_to_all")?, output.output("all_to_all")?) };
+            self.place()
+                .all_to_all(Elements::Moved(dtype), input, output)
+        };
+        self.run_raw(request())
+    }
+}

@@ -1,0 +1,217 @@
+//! Reductions of one's own.
+
+use super::{
+    Communicator,
+    requests::{Input, Output},
+};
+use crate::{
+    digest::digest_named,
+    engine::{Combine, Elements, Request},
+};
+use bytemuck::Pod;
+use nexar_core::{Error, Result, transport::Transport};
+use nexar_device::DeviceAdapter;
+use std::fmt;
+
+/// Longest element of a reduction of one's own, in bytes.
+const MAX_ELEMENT: usize = 4096;
+
+/// A reduction of one's own: a function that combines two elements of a plain type into one.
+///
+/// It must be associative, up to rounding: `f(f(a, b), c)` is as good as `f(a, f(b, c))`; how the elements are
+/// bracketed depends on world size and length. [`ordered`](Self::ordered) ones are combined in the order of the
+/// ranks, [`commutative`](Self::commutative) ones in any order. Either way every rank gets the same bits, as long
+/// as the function gives the same bits for the same arguments everywhere.
+///
+/// ```
+/// use nexar_collectives::{Communicator, Reduction};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> nexar_collectives::Result<()> {
+/// // The product of 2 x 2 matrices depends on their order.
+/// let multiply = Reduction::ordered("matrix product", |a: &[f64; 4], b: &[f64; 4]| {
+///     [
+///         a[0] * b[0] + a[1] * b[2],
+///         a[0] * b[1] + a[1] * b[3],
+///         a[2] * b[0] + a[3] * b[2],
+///         a[2] * b[1] + a[3] * b[3],
+///     ]
+/// });
+/// let comm = &Communicator::local(1).await?[0];
+/// let mut matrix = [[1.0, 2.0, 3.0, 4.0]];
+/// comm.all_reduce_with(&mut matrix, &multiply).await?;
+/// assert_eq!(matrix, [[1.0, 2.0, 3.0, 4.0]]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reduction<E> {
+    name: String,
+    ordered: bool,
+    combine: Box<Combine>,
+    element: std::marker::PhantomData<fn(&E)>,
+}
+
+impl<E: Pod> Reduction<E> {
+    /// A reduction that may be applied in any order. All ranks give it the same name: different names are a
+    /// mismatch.
+    ///
+    /// A function that panics aborts the operation on all ranks.
+    pub fn commutative(
+        name: impl Into<String>,
+        combine: impl Fn(&E, &E) -> E + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name.into(), false, combine)
+    }
+
+    /// A reduction that is applied in the order of the ranks: the first argument comes from lower ranks than the
+    /// second. Otherwise as [`commutative`](Self::commutative).
+    pub fn ordered(
+        name: impl Into<String>,
+        combine: impl Fn(&E, &E) -> E + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name.into(), true, combine)
+    }
+
+    fn new(
+        name: String,
+        ordered: bool,
+        combine: impl Fn(&E, &E) -> E + Send + Sync + 'static,
+    ) -> Self {
+        let size = size_of::<E>().max(1);
+        let combine = move |acc: &mut [u8], incoming: &[u8], incoming_first: bool| {
+            for (acc, incoming) in acc.chunks_exact_mut(size).zip(incoming.chunks_exact(size)) {
+                let own: E = bytemuck::pod_read_unaligned(acc);
+                let other: E = bytemuck::pod_read_unaligned(incoming);
+                let result = match incoming_first {
+                    true => combine(&other, &own),
+                    false => combine(&own, &other),
+                };
+                acc.copy_from_slice(bytemuck::bytes_of(&result));
+            }
+        };
+        Reduction {
+            name,
+            ordered,
+            combine: Box::new(combine),
+            element: std::marker::PhantomData,
+        }
+    }
+
+    fn elements(&self, operation: &'static str) -> Result<Elements<'_>> {
+        let size = size_of::<E>();
+        if (1..=MAX_ELEMENT).contains(&size) {
+            return Ok(Elements::Custom {
+                size,
+                ordered: self.ordered,
+                combine: &*self.combine,
+            });
+        }
+        let reason = format!("an element has {size} bytes, but must have 1 to {MAX_ELEMENT}");
+        Err(Error::InvalidArgument { operation, reason })
+    }
+
+    fn stamp<'a>(&self, request: Request<'a>) -> Request<'a> {
+        let digest = digest_named(&self.name, [u64::from(self.ordered), request.digest]);
+        Request { digest, ..request }
+    }
+}
+
+impl<E> fmt::Debug for Reduction<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reduction")
+            .field("name", &self.name)
+            .field("ordered", &self.ordered)
+            .finish_non_exhaustive()
+    }
+}
+
+fn input<E: Pod>(data: &[E]) -> Input<'_> {
+    Input {
+        bytes: bytemuck::cast_slice(data),
+        len: data.len(),
+    }
+}
+
+fn output<E: Pod>(data: &mut [E]) -> Output<'_> {
+    let len = data.len();
+    Output {
+        bytes: bytemuck::cast_slice_mut(data),
+        len,
+    }
+}
+
+impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
+    /// [`all_reduce`](Self::all_reduce) with a reduction of one's own. An element has 1 to 4096 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for elements of another size; [`Error::Operation`], with a mismatch where the
+    /// ranks name different reductions.
+    pub async fn all_reduce_with<E: Pod>(
+        &self,
+        data: &mut [E],
+        reduction: &Reduction<E>,
+    ) -> Result<()> {
+        let elements = reduction.elements("all_reduce")?;
+        let request = self.place().all_reduce(elements, output(data));
+        self.engine().run(reduction.stamp(request)).await
+    }
+
+    /// [`reduce`](Self::reduce) with a reduction of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_with`](Self::all_reduce_with), and if there is no rank `root`.
+    pub async fn reduce_with<E: Pod>(
+        &self,
+        data: &mut [E],
+        reduction: &Reduction<E>,
+        root: usize,
+    ) -> Result<()> {
+        let elements = reduction.elements("reduce")?;
+        let request = self.place().reduce(elements, output(data), root)?;
+        self.engine().run(reduction.stamp(request)).await
+    }
+
+    /// [`reduce_scatter`](Self::reduce_scatter) with a reduction of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_with`](Self::all_reduce_with), and if the lengths do not fit.
+    pub async fn reduce_scatter_with<E: Pod>(
+        &self,
+        from: &[E],
+        to: &mut [E],
+        reduction: &Reduction<E>,
+    ) -> Result<()> {
+        let elements = reduction.elements("reduce_scatter")?;
+        let request = (self.place()).reduce_scatter(elements, input(from), output(to))?;
+        self.engine().run(reduction.stamp(request)).await
+    }
+
+    /// [`scan`](Self::scan) with a reduction of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_with`](Self::all_reduce_with).
+    pub async fn scan_with<E: Pod>(&self, data: &mut [E], reduction: &Reduction<E>) -> Result<()> {
+        let elements = reduction.elements("scan")?;
+        let request = self.place().scan(elements, output(data), false)?;
+        self.engine().run(reduction.stamp(request)).await
+    }
+
+    /// [`exclusive_scan`](Self::exclusive_scan) with a reduction of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_with`](Self::all_reduce_with).
+    pub async fn exclusive_scan_with<E: Pod>(
+        &self,
+        data: &mut [E],
+        reduction: &Reduction<E>,
+    ) -> Result<()> {
+        let elements = reduction.elements("exclusive_scan")?;
+        let request = self.place().scan(elements, output(data), true)?;
+        self.engine().run(reduction.stamp(request)).await
+    }
+}
