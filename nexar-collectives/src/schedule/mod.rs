@@ -7,8 +7,9 @@
 //! The rules of a schedule:
 //!
 //! - The sends to one peer leave in the order of the list, and so do the receives from one peer arrive:
-//!   the k-th send from i to j is the k-th receive at j from i, of the same length. Beyond that, items
-//!   run in any order that respects [`Item::after`].
+//!   the k-th send from i to j is the k-th receive at j from i, of the same length. The copies of a rank
+//!   are made in the order of the list, too. Beyond that, items run in any order that respects
+//!   [`Item::after`].
 //! - A send reads its span at any time between the completion of its dependencies and its own
 //!   completion; a send is complete when its data has been copied out of the span (not when the peer has
 //!   it). A receive is complete when all of its data has been stored.

@@ -277,13 +277,22 @@ mod tests {
     use super::*;
 
     fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
-        select(
-            Operation::AllReduce { count: bytes / 4 },
-            4,
-            world,
-            forced,
-            wide,
-        )
+        let operation = Operation::AllReduce { count: bytes / 4 };
+        select(&operation, 4, world, forced, wide, false)
+    }
+
+    fn all_gather(count: usize) -> Operation {
+        Operation::AllGather {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
+    }
+
+    fn reduce_scatter(count: usize) -> Operation {
+        Operation::ReduceScatter {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
     }
 
     #[test]
@@ -308,7 +317,8 @@ mod tests {
             Plan {
                 algorithm: Algorithm::Direct,
                 segment: 16 * KIB,
-                lookahead: 2
+                lookahead: 2,
+                ordered: false,
             }
         );
     }
@@ -317,17 +327,18 @@ mod tests {
     fn large_wide_reductions_are_single_site() {
         for world in [1, 2, 3, 16, 17, 100, 5000] {
             for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
-                let plan = all_reduce(bytes, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
-                let operation = Operation::ReduceScatter { count: bytes / 4 };
-                let plan = select(operation, 4, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
+                let count = bytes / 4;
+                for operation in [
+                    Operation::AllReduce { count },
+                    Operation::Reduce { root: 0, count },
+                    reduce_scatter(count),
+                ] {
+                    let plan = select(&operation, 4, world, None, true, false);
+                    assert!(
+                        is_single_site(operation.collective(), plan.algorithm, world),
+                        "{operation:?} {world} {plan}"
+                    );
+                }
             }
         }
         let plan = all_reduce(4, 4, None, true);
@@ -358,11 +369,11 @@ mod tests {
                     Operation::Barrier,
                     Operation::Broadcast { root: 0, count },
                     Operation::AllReduce { count },
-                    Operation::AllGather { count },
-                    Operation::ReduceScatter { count },
+                    all_gather(count),
+                    reduce_scatter(count),
                 ] {
                     for size in [1, 2, 4, 8] {
-                        let plan = select(operation, size, world, None, false);
+                        let plan = select(&operation, size, world, None, false, false);
                         let collective = operation.collective();
                         assert!(algorithms(collective).contains(&plan.algorithm));
                         assert!(plan.segment > 0 && plan.lookahead > 0);
@@ -377,8 +388,8 @@ mod tests {
         for (operation, world) in [
             (Operation::AllReduce { count: 1 << 38 }, 4),
             (Operation::AllReduce { count: 1 << 38 }, 40),
-            (Operation::AllGather { count: 1 << 38 }, 7),
-            (Operation::ReduceScatter { count: 1 << 38 }, 33),
+            (all_gather(1 << 38), 7),
+            (reduce_scatter(1 << 38), 33),
             (
                 Operation::Broadcast {
                     root: 1,
@@ -394,8 +405,8 @@ mod tests {
                 2,
             ),
         ] {
-            let plan = select(operation, 1, world, None, false);
-            let schedule = super::super::build(operation, world, 0, plan);
+            let plan = select(&operation, 1, world, None, false, false);
+            let schedule = super::super::build(&operation, world, 0, plan);
             assert!(
                 schedule.items.len() <= ITEMS,
                 "{operation:?}: {}",
