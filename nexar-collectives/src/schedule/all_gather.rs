@@ -1,7 +1,8 @@
 //! All-gather: the input of rank i becomes block i of every rank's output. In place, it is there already.
 
 use super::builder::{Blocks, Builder, FREE, neighbours, others};
-use super::{Buffer, Parts, Plan, Schedule, Span, Store};
+use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store};
+use std::ops::Range;
 
 /// What the algorithms share: blocks in segments.
 struct Layout<'a> {
@@ -117,4 +118,78 @@ pub(super) fn ring(
         schedule.told = neighbours(world, rank);
     }
     schedule
+}
+
+/// Bruck et al. 1997 (Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems),
+/// for short blocks: in round k each rank sends the block of its own and those of the 2^k - 1 ranks above
+/// it to the rank 2^k below it (modulo the world), as far as that lacks them.
+///
+/// Blocks are received where they belong, so those that lie around the end of the output are two messages.
+pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) -> Schedule {
+    let own = Span::input(0, parts.get(rank).len());
+    let mut schedule = Builder::with_capacity(4 * world.ilog2() as usize + 5);
+    let mut copied = None;
+    if !in_place {
+        copied = schedule.copy(own, Span::of(Buffer::Output, parts.get(rank)), FREE);
+    }
+    // The distance of the last round, and how many blocks are ever sent in one round.
+    let farthest = world.next_power_of_two() / 2;
+    let most = (farthest / 2).max(world - farthest);
+    // Of each round that gets what is passed on later: the distance, and the receive that follows all
+    // before it.
+    let mut received: Vec<(usize, Option<ItemId>)> = Vec::new();
+    let mut told = Vec::new();
+    let mut distance = 1;
+    while distance < world {
+        let blocks = distance.min(world - distance);
+        let below = (rank + world - distance) % world;
+        let above = (rank + distance) % world;
+        if distance == 1 && !in_place {
+            schedule.send(below, own, FREE);
+        } else {
+            let sent = received
+                .iter()
+                .rev()
+                .find(|(distance, _)| *distance < blocks);
+            for span in around(world, parts, rank, blocks) {
+                schedule.send(below, span, [copied, sent.and_then(|(_, item)| *item)]);
+            }
+        }
+        let before = received.last().and_then(|(_, item)| *item);
+        let mut last = before;
+        for span in around(world, parts, above, blocks) {
+            let after = if distance < most { last } else { None };
+            last = schedule
+                .recv(above, span, Store::Copy, [after, None])
+                .or(last);
+        }
+        if distance < most {
+            received.push((distance, last));
+        }
+        told.extend([below, above]);
+        distance *= 2;
+    }
+    let mut schedule = schedule.finish(0);
+    if let Parts::Uneven(_) = parts {
+        told.sort_unstable();
+        told.dedup();
+        schedule.told = told;
+    }
+    schedule
+}
+
+/// The blocks of consecutive ranks, which continue after the last rank with the first one.
+fn around(world: usize, parts: &Parts, first: usize, blocks: usize) -> [Span; 2] {
+    let span = |ranks: Range<usize>| match ranks.is_empty() {
+        true => Span::output(0, 0),
+        false => {
+            let (first, last) = (parts.get(ranks.start), parts.get(ranks.end - 1));
+            Span::of(Buffer::Output, first.start..last.end)
+        }
+    };
+    let end = first + blocks;
+    [
+        span(first..end.min(world)),
+        span(0..end.saturating_sub(world)),
+    ]
 }

@@ -16,10 +16,11 @@ pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
         Collective::Barrier => &[Dissemination],
         Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
         Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
-        Collective::AllGather | Collective::ReduceScatter => &[Direct, Ring],
-        Collective::Reduce => &[Direct],
-        Collective::Scan | Collective::ExclusiveScan => &[Chain],
-        Collective::Gather | Collective::Scatter | Collective::AllToAll => &[Direct],
+        Collective::AllGather => &[Bruck, Direct, Ring],
+        Collective::ReduceScatter => &[Direct, Ring],
+        Collective::Reduce | Collective::Gather | Collective::Scatter => &[Binomial, Direct],
+        Collective::Scan | Collective::ExclusiveScan => &[RecursiveDoubling, Chain],
+        Collective::AllToAll => &[Bruck, Direct],
         Collective::AllToAllV => &[Direct],
         _ => &[],
     }
@@ -36,11 +37,6 @@ pub(crate) const fn is_single_site(
         Collective::Scan | Collective::ExclusiveScan => false,
         _ => world <= 2 || matches!(algorithm, Algorithm::Direct),
     }
-}
-
-/// Whether an algorithm combines contributions in the order of the ranks, if the plan asks for it.
-const fn keeps_order(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Ring)
 }
 
 /// An algorithm and its parameters.
@@ -146,20 +142,40 @@ const TABLE: &[Rule] = {
         rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
         rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
 
+        rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
+        rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        17..=64,      512 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        65..=ANY,     2 * MIB,   Binomial,          64 * KIB,  1),
+        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+
+        // Between two ranks both algorithms send one message, the chain in segments.
+        rule(Scan,          3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+
+        rule(ExclusiveScan, 3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+
+        rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
         rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
+        rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
         rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
+
+        // Every rank but the root sends one message in both algorithms; the tree only spares the root.
+        rule(Gather,        17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
 
         rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
         rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
         rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
         rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
 
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
         rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
         rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
     ]
@@ -193,7 +209,22 @@ pub(crate) fn select(
     let collective = operation.collective();
     let count = shared_count(operation, world);
     let bytes = count.saturating_mul(element_size);
-    let usable = |algorithm: Algorithm| !ordered || keeps_order(algorithm);
+    let uneven = matches!(
+        operation,
+        Operation::Gather {
+            parts: Parts::Uneven(_),
+            ..
+        } | Operation::Scatter {
+            parts: Parts::Uneven(_),
+            ..
+        }
+    );
+    // Only ranks that know all lengths can pass blocks on.
+    let usable = |algorithm| match algorithm {
+        Algorithm::Ring => !ordered,
+        Algorithm::Binomial => !uneven,
+        _ => true,
+    };
     let forced = forced.map(|algorithm| {
         if usable(algorithm) {
             algorithm
@@ -225,9 +256,10 @@ pub(crate) fn select(
         Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
         None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
     };
-    // The segment at which a schedule has no more than ITEMS items: segments of each of the vectors.
     let vectors = match collective {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => world,
+        // Of a tree, one rank has items for each of its children.
+        Collective::Reduce => 1 + world.max(1).ilog2() as usize / 4,
         _ => 1,
     };
     let segment = (segment / element_size.max(1))
@@ -299,7 +331,7 @@ mod tests {
     fn wire_numbers_stay() {
         assert_eq!(
             Algorithm::ALL.map(|algorithm| algorithm as u8),
-            [1, 2, 3, 4, 5, 6, 7]
+            [1, 2, 3, 4, 5, 6, 7, 8]
         );
     }
 
