@@ -135,8 +135,8 @@ pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) ->
     // The distance of the last round, and how many blocks are ever sent in one round.
     let farthest = world.next_power_of_two() / 2;
     let most = (farthest / 2).max(world - farthest);
-    // Of each round that gets what is passed on later: the distance, and the receive that follows all
-    // before it.
+    // Of each round that gets what is passed on later: the distance of the first block that it gets, and the
+    // receive that follows all before it.
     let mut received: Vec<(usize, Option<ItemId>)> = Vec::new();
     let mut told = Vec::new();
     let mut distance = 1;
@@ -147,13 +147,15 @@ pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) ->
         if distance == 1 && !in_place {
             schedule.send(below, own, FREE);
         } else {
-            let sent = received
-                .iter()
-                .rev()
-                .find(|(distance, _)| *distance < blocks);
-            for span in around(world, parts, rank, blocks) {
-                schedule.send(below, span, [copied, sent.and_then(|(_, item)| *item)]);
-            }
+            let got = |blocks: usize| {
+                let round = received.iter().rev().find(|(first, _)| *first < blocks);
+                round.and_then(|(_, item)| *item)
+            };
+            // The own block is the first one.
+            let [blocks_before_end, blocks_after_end] = around(world, parts, rank, blocks);
+            let before_end = got(blocks.min(world - rank));
+            schedule.send(below, blocks_before_end, [copied, before_end]);
+            schedule.send(below, blocks_after_end, [got(blocks), None]);
         }
         let before = received.last().and_then(|(_, item)| *item);
         let mut last = before;
