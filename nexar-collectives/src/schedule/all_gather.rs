@@ -124,7 +124,8 @@ pub(super) fn ring(
 /// for short blocks: in round k each rank sends the block of its own and those of the 2^k - 1 ranks above
 /// it to the rank 2^k below it (modulo the world), as far as that lacks them.
 ///
-/// Blocks are received where they belong, so those that lie around the end of the output are two messages.
+/// Blocks are received where they belong. Those before the end of the output and those that continue at its
+/// start are messages of their own.
 pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) -> Schedule {
     let own = Span::input(0, parts.get(rank).len());
     let mut schedule = Builder::with_capacity(4 * world.ilog2() as usize + 5);
@@ -132,12 +133,13 @@ pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) ->
     if !in_place {
         copied = schedule.copy(own, Span::of(Buffer::Output, parts.get(rank)), FREE);
     }
+    let mut stretches = [
+        Stretch::new(0..world - rank, rank),
+        Stretch::new(world - rank..world, 0),
+    ];
     // The distance of the last round, and how many blocks are ever sent in one round.
     let farthest = world.next_power_of_two() / 2;
     let most = (farthest / 2).max(world - farthest);
-    // Of each round that gets what is passed on later: the distance of the first block that it gets, and the
-    // receive that follows all before it.
-    let mut received: Vec<(usize, Option<ItemId>)> = Vec::new();
     let mut told = Vec::new();
     let mut distance = 1;
     while distance < world {
@@ -147,26 +149,23 @@ pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) ->
         if distance == 1 && !in_place {
             schedule.send(below, own, FREE);
         } else {
-            let got = |blocks: usize| {
-                let round = received.iter().rev().find(|(first, _)| *first < blocks);
-                round.and_then(|(_, item)| *item)
+            for (stretch, copied) in stretches.iter().zip([copied, None]) {
+                let (_, span) = stretch.cut(parts, 0..blocks);
+                schedule.send(below, span, [copied, stretch.received_below(blocks)]);
+            }
+        }
+        for stretch in &mut stretches {
+            let (first, span) = stretch.cut(parts, distance..distance + blocks);
+            let passed_on = first < most;
+            let before = if passed_on {
+                stretch.received_below(most)
+            } else {
+                None
             };
-            // The own block is the first one.
-            let [blocks_before_end, blocks_after_end] = around(world, parts, rank, blocks);
-            let before_end = got(blocks.min(world - rank));
-            schedule.send(below, blocks_before_end, [copied, before_end]);
-            schedule.send(below, blocks_after_end, [got(blocks), None]);
-        }
-        let before = received.last().and_then(|(_, item)| *item);
-        let mut last = before;
-        for span in around(world, parts, above, blocks) {
-            let after = if distance < most { last } else { None };
-            last = schedule
-                .recv(above, span, Store::Copy, [after, None])
-                .or(last);
-        }
-        if distance < most {
-            received.push((distance, last));
+            let received = schedule.recv(above, span, Store::Copy, [before, None]);
+            if passed_on && received.is_some() {
+                stretch.received.push((first, received));
+            }
         }
         told.extend([below, above]);
         distance *= 2;
@@ -180,18 +179,40 @@ pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) ->
     schedule
 }
 
-/// The blocks of consecutive ranks, which continue after the last rank with the first one.
-fn around(world: usize, parts: &Parts, first: usize, blocks: usize) -> [Span; 2] {
-    let span = |ranks: Range<usize>| match ranks.is_empty() {
-        true => Span::output(0, 0),
-        false => {
-            let (first, last) = (parts.get(ranks.start), parts.get(ranks.end - 1));
-            Span::of(Buffer::Output, first.start..last.end)
+/// Blocks that lie one after the other, by the distance of their rank above the own one.
+struct Stretch {
+    distances: Range<usize>,
+    /// The rank of the first one.
+    rank: usize,
+    /// What is passed on later: the distance of the first block, and the receive that follows all before it.
+    received: Vec<(usize, Option<ItemId>)>,
+}
+
+impl Stretch {
+    fn new(distances: Range<usize>, rank: usize) -> Stretch {
+        Stretch {
+            distances,
+            rank,
+            received: Vec::new(),
         }
-    };
-    let end = first + blocks;
-    [
-        span(first..end.min(world)),
-        span(0..end.saturating_sub(world)),
-    ]
+    }
+
+    /// The blocks of these distances that are in the stretch: the first distance, and where they are.
+    fn cut(&self, parts: &Parts, distances: Range<usize>) -> (usize, Span) {
+        let first = self.distances.start.max(distances.start);
+        let end = self.distances.end.min(distances.end);
+        if first >= end {
+            return (first, Span::output(0, 0));
+        }
+        let rank = |distance: usize| self.rank + distance - self.distances.start;
+        let (low, high) = (parts.get(rank(first)), parts.get(rank(end - 1)));
+        (first, Span::of(Buffer::Output, low.start..high.end))
+    }
+
+    /// What has to be complete before the blocks below a distance are sent.
+    fn received_below(&self, distance: usize) -> Option<ItemId> {
+        let below = self.received.iter().rev();
+        let mut below = below.filter(|(first, _)| *first < distance);
+        below.next().and_then(|(_, item)| *item)
+    }
 }

@@ -84,22 +84,25 @@ pub(super) fn bruck(world: usize, rank: usize, count: usize, in_place: bool) -> 
     let mut blocks: Vec<(Span, Option<ItemId>)> = (0..world)
         .map(|distance| (block(source, (rank + distance) % world), None))
         .collect();
-    // By distance: the copy that read the own block.
-    let mut left: Vec<Option<ItemId>> = vec![None; world];
+    // The last of a row of copies, and the receives that they waited for.
+    let mut copied = None;
+    let mut awaited = Vec::new();
     let mut step = 1;
     while step < world {
         let leaving: Vec<usize> = (1..world).filter(|distance| distance & step != 0).collect();
         let len = leaving.len() * count;
         let (start, arriving) = (place(leaving.len()), place(leaving.len()));
-        let mut copied = None;
-        let mut awaited = Vec::new();
+        // In place, what comes in the end has to wait for the copies of all rounds.
+        if !in_place {
+            copied = None;
+            awaited.clear();
+        }
         for (i, &distance) in leaving.iter().enumerate() {
             let (from, received) = blocks[distance];
             let new = received.filter(|item| !awaited.contains(item));
             awaited.extend(new);
             let to = Span::scratch(start + i * count, count);
             copied = schedule.copy(from, to, [copied, new]);
-            left[distance] = left[distance].or(copied);
         }
         schedule.send(
             (rank + step) % world,
@@ -113,16 +116,14 @@ pub(super) fn bruck(world: usize, rank: usize, count: usize, in_place: bool) -> 
         }
         step *= 2;
     }
-    // What has come over a distance is from the rank so far below. In place, the own block for it has left.
+    // What has come over a distance is from the rank so far below.
     for (distance, &(from, received)) in blocks.iter().enumerate() {
         let to = block(Buffer::Output, (rank + world - distance) % world);
-        let overwritten = if in_place {
-            left[(world - distance) % world]
-        } else {
-            None
-        };
-        if from != to {
-            schedule.copy(from, to, [received, overwritten]);
+        if !in_place {
+            schedule.copy(from, to, [received, None]);
+        } else if distance > 0 {
+            let new = received.filter(|item| !awaited.contains(item));
+            schedule.copy(from, to, [copied, new]);
         }
     }
     schedule.finish(scratch)

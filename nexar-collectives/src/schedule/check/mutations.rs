@@ -171,6 +171,7 @@ fn mutate_dependencies(slot: usize) {
             let context = || format!("{:?} {}: {item}", proven.operations[RANK], proven.plan);
             let fault = match mutant.check() {
                 Err(fault) => fault,
+                Ok(_) if may_be_implied(&proven, item) => continue,
                 Ok(_) => panic!("{}: a dependency that is not needed", context()),
             };
             assert!(
@@ -192,6 +193,20 @@ fn mutate_dependencies(slot: usize) {
         }
     }
     assert!(dropped > 0);
+}
+
+/// What comes in an in-place all-to-all may have gone around, and know that the own block has left.
+fn may_be_implied(proven: &Proven, item: usize) -> bool {
+    let in_place = matches!(
+        proven.operations[RANK],
+        Operation::AllToAll { in_place: true, .. }
+    );
+    let bruck = proven.plan.algorithm == Algorithm::Bruck;
+    let to_output = matches!(
+        proven.schedules[RANK].items[item].action,
+        Action::Copy { to, .. } if to.buffer == Buffer::Output
+    );
+    in_place && bruck && to_output
 }
 
 #[test]
