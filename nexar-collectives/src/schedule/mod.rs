@@ -104,6 +104,7 @@ pub(crate) struct Link {
 /// |---|---|---|
 /// | barrier | 1, of any value | none |
 /// | broadcast, all-reduce, scan (in place) | none | `count` |
+/// | exclusive scan on rank 0 | `count` | none |
 /// | reduce | `count`, but none on the root | `count` on the root (in place), none elsewhere |
 /// | all-gather | the own block; none in place | all blocks |
 /// | gather | the own block | all blocks on the root, none elsewhere |

@@ -3,7 +3,7 @@
 //!
 //! An exclusive scan begins with a shift: each rank passes its contribution on to the next, where it takes
 //! the place of that rank's own; the inclusive scan of ranks 1 to n - 1 that follows gives the
-//! exclusive one. The output of rank 0 is never written.
+//! exclusive one. Rank 0 has no output, and contributes its input.
 
 use super::builder::{Blocks, Builder, FREE};
 use super::{Plan, Schedule, Span, Store};
@@ -20,7 +20,10 @@ pub(super) fn recursive_doubling(
     count: usize,
     exclusive: bool,
 ) -> Schedule {
-    let vector = Span::output(0, count);
+    let vector = match exclusive && rank == 0 {
+        true => Span::input(0, count),
+        false => Span::output(0, count),
+    };
     let copy = Span::scratch(0, count);
     // The scan is over the ranks from the first on.
     let first = usize::from(exclusive);
@@ -73,7 +76,10 @@ pub(super) fn chain(
     let has_next = rank + 1 < world;
     let mut schedule = Builder::with_capacity(4 * segments.len());
     for segment in segments.iter() {
-        let span = Span::output(segment.start, segment.len());
+        let span = match exclusive && rank == 0 {
+            true => Span::input(segment.start, segment.len()),
+            false => Span::output(segment.start, segment.len()),
+        };
         let mut ready = None;
         if exclusive {
             let left = has_next.then(|| schedule.send(rank + 1, span, FREE));

@@ -23,6 +23,10 @@ pub(super) enum Expected {
 pub(super) fn input_len(operation: &Operation, world: usize, rank: usize) -> usize {
     match operation {
         Operation::Barrier => 1,
+        Operation::Scan {
+            count,
+            exclusive: true,
+        } if rank == 0 => *count,
         Operation::Broadcast { .. }
         | Operation::AllReduce { .. }
         | Operation::Scan { .. }
@@ -44,6 +48,9 @@ pub(super) fn input_len(operation: &Operation, world: usize, rank: usize) -> usi
 pub(super) fn output_len(operation: &Operation, world: usize, rank: usize) -> usize {
     match operation {
         Operation::Barrier => 0,
+        Operation::Scan {
+            exclusive: true, ..
+        } if rank == 0 => 0,
         Operation::Broadcast { count, .. }
         | Operation::AllReduce { count }
         | Operation::Scan { count, .. } => *count,
@@ -97,9 +104,6 @@ pub(super) fn expected(operations: &[Operation], rank: usize, element: usize) ->
             ranks: world,
             element,
         },
-        Operation::Scan {
-            exclusive: true, ..
-        } if rank == 0 => Expected::Element { rank, element },
         Operation::Scan { exclusive, .. } => Expected::Combined {
             ranks: rank + usize::from(!exclusive),
             element,
