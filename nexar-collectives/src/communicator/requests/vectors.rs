@@ -127,11 +127,9 @@ impl Place {
             true => Collective::ExclusiveScan,
         };
         let source = copy(collective, input, &output)?;
-        // The output of rank 0 of an exclusive scan stays as it is.
-        if !(exclusive && self.rank == 0) {
-            source.copy_to(output.bytes);
-        }
-        self.scan(elements, output, exclusive)
+        let request = self.scan(elements, output, exclusive)?;
+        source.copy_to(request.output);
+        Ok(request)
     }
 }
 
