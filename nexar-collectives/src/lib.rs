@@ -23,6 +23,7 @@
 #![warn(missing_docs)]
 
 mod communicator;
+pub mod compression;
 mod digest;
 mod engine;
 mod schedule;
