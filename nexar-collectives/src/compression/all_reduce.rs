@@ -127,8 +127,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
     async fn gather<C: Compressor>(mut self, state: &mut Compression<C>) -> Result<()> {
         state.pack(&self.shape)?;
         state.expect_from_all(&self.shape);
-        self.all_gather(state).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.all_gather(state).await?;
+        let unfinished = self.unfinished(sequence);
         let summed = state.sum_payloads(&self.shape);
         summed.map_err(|bad| unfinished.refuse(bad))?;
         unfinished.finish();
@@ -141,8 +141,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
         state.expect_from_all(&self.shape);
         let (input, output) = state.buffers();
         let exchange = place.all_to_all(moved::<u8>(), input, output)?;
-        self.run(exchange).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.run(exchange).await?;
+        let unfinished = self.unfinished(sequence);
         let reduced = state.reduce_piece(&self.shape);
         reduced.map_err(|bad| unfinished.refuse(bad))?;
         state.expect_from_all(&self.shape);
@@ -167,8 +167,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
         let len = bytes.len() / size;
         let elements = reduced(DataType::F32, ReduceOp::Sum)?;
         let sum = place.all_reduce(elements, Output { bytes, len });
-        self.run(sum).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.run(sum).await?;
+        let unfinished = self.unfinished(sequence);
         let rank = place.rank;
         let unpacked = state.unpack_sum(&self.shape);
         unpacked.map_err(|error| unfinished.refuse(BadPayload { rank, error }))?;
@@ -177,24 +177,26 @@ impl<'a, T: Transport> Exchanges<'a, T> {
     }
 
     /// Gathers what is outgoing.
-    async fn all_gather<C: Compressor>(&mut self, state: &mut Compression<C>) -> Result<()> {
+    async fn all_gather<C: Compressor>(&mut self, state: &mut Compression<C>) -> Result<u64> {
         let (input, output) = state.buffers();
         let gather = (self.engine.place()).all_gather(moved::<u8>(), input, output)?;
         self.run(gather).await
     }
 
-    async fn run(&mut self, request: Request<'_>) -> Result<()> {
+    /// Runs an exchange; its number.
+    async fn run(&mut self, request: Request<'_>) -> Result<u64> {
         let request = Request {
             collective: LABEL,
             digest: self.digest,
             ..request
         };
-        self.engine.run_in(self.turn, request).await.map(|_| ())
+        self.engine.run_in(self.turn, request).await
     }
 
-    fn unfinished(&self) -> Unfinished<'a, T> {
+    fn unfinished(&self, sequence: u64) -> Unfinished<'a, T> {
         Unfinished {
             engine: self.engine,
+            sequence,
             done: false,
         }
     }
@@ -204,6 +206,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
 /// one gives up.
 struct Unfinished<'a, T: Transport> {
     engine: &'a Engine<T>,
+    /// The number of the first exchange.
+    sequence: u64,
     done: bool,
 }
 
@@ -227,7 +231,8 @@ impl<T: Transport> Unfinished<'_, T> {
                 what: error.to_string(),
             }
         };
-        self.engine.error(LABEL, None, group.fail(failure))
+        let sequence = Some(self.sequence);
+        self.engine.error(LABEL, sequence, group.fail(failure))
     }
 }
 
