@@ -22,18 +22,23 @@
 //! group if need be. Without either, [`Communicator::join`] takes a transport of one's own.
 #![warn(missing_docs)]
 
+pub mod blocking;
 mod communicator;
 mod digest;
 mod engine;
+mod location;
 mod schedule;
 
 pub use communicator::{
     Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
+    run_local,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
-    membership, transport,
+    membership,
+    messaging::{MessageError, MessageFailure, Received, Source, Tag},
+    transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

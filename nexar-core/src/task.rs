@@ -1,11 +1,38 @@
-//! Waiting for work that runs on another runtime.
+//! Waiting for work that runs on another runtime, and for futures without one.
 
 use std::{
     future::Future,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
 };
 use tokio::{runtime::Handle, task::JoinHandle};
+
+/// Polls a future on this thread, which sleeps in between, until it is done. For futures that need no particular
+/// runtime, such as those of this project.
+///
+/// ```
+/// assert_eq!(nexar_core::task::block_on(async { 3 }), 3);
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            // It also returns without reason, which costs one more poll.
+            Poll::Pending => thread::park(),
+        }
+    }
+}
 
 /// Runs a future on `runtime`, which has timers and I/O whatever the caller runs on. Dropping the result
 /// aborts it. The output is `None` where that runtime has shut down, or the future panicked.

@@ -56,7 +56,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # }
     /// ```
     pub async fn send<E: Element>(&self, data: &[E], to: usize, tag: u64) -> Result<()> {
-        self.messages.send_elements(to, tag, data).await
+        self.shared.messages.send_elements(to, tag, data).await
     }
 
     /// Sends slices, one after the other, as one message: rows of a matrix, say, without packing them. The receiver
@@ -85,7 +85,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # }
     /// ```
     pub async fn send_parts<E: Element>(&self, parts: &[&[E]], to: usize, tag: u64) -> Result<()> {
-        self.messages.send_element_parts(to, tag, parts).await
+        self.shared
+            .messages
+            .send_element_parts(to, tag, parts)
+            .await
     }
 
     /// Receives a message into `buffer`, whose first elements it becomes: as many as
@@ -127,7 +130,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Received> {
-        self.messages.recv_elements(source, tag, buffer).await
+        self.shared
+            .messages
+            .recv_elements(source, tag, buffer)
+            .await
     }
 
     /// Receives a message into several slices, which are filled one after the other, whatever its sender had. Otherwise
@@ -158,7 +164,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Received> {
-        self.messages.recv_element_parts(source, tag, buffers).await
+        self.shared
+            .messages
+            .recv_element_parts(source, tag, buffers)
+            .await
     }
 
     /// Receives a message of at most `max` elements into a vector of its length. Memory for it is allocated when its
@@ -190,7 +199,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         tag: impl Into<Tag>,
         max: usize,
     ) -> Result<(Received, Vec<E>)> {
-        self.messages.recv_vec(source, tag, max).await
+        self.shared.messages.recv_vec(source, tag, max).await
     }
 
     /// Sends `data` and receives into `buffer` at the same time, so that ranks which exchange messages of any length
@@ -237,7 +246,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         recv_tag: impl Into<Tag>,
     ) -> Result<Received> {
         let (outgoing, incoming) = ((to, send_tag), (source, recv_tag));
-        self.messages
+        self.shared
+            .messages
             .send_recv(outgoing, data, incoming, buffer)
             .await
     }
@@ -268,7 +278,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # }
     /// ```
     pub async fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Received> {
-        self.messages.probe(source, tag).await
+        self.shared.messages.probe(source, tag).await
     }
 
     /// The message that a receive with the same source and tag would get now, if there is one. Otherwise like
@@ -295,6 +305,6 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Option<Received>> {
-        self.messages.try_probe(source, tag)
+        self.shared.messages.try_probe(source, tag)
     }
 }

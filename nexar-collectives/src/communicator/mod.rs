@@ -4,7 +4,9 @@ mod builder;
 mod collectives;
 mod groups;
 mod local;
+mod located;
 mod many;
+mod messages;
 mod network;
 mod raw;
 mod reduction;
@@ -13,6 +15,7 @@ mod settings;
 mod started;
 
 pub use builder::Builder;
+pub use local::run_local;
 pub use raw::{MemorySpace, RawSlice, RawSliceMut};
 pub use reduction::Reduction;
 pub use settings::{Rank, SeedRole};

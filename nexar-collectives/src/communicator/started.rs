@@ -7,7 +7,9 @@ use super::{
 };
 use crate::engine::{Request, Turn};
 use nexar_core::{
-    Collective, Element, Error, Failure, OperationError, ReduceOp, Result, transport::Transport,
+    Collective, Element, Error, Failure, OperationError, ReduceOp, Result,
+    messaging::{Received, Source, Tag},
+    transport::Transport,
 };
 use nexar_device::DeviceAdapter;
 use std::{
@@ -114,9 +116,18 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
             let turn = ticket.turn().await;
             work(shared, turn).await
         };
+        self.start_task(collective.name(), task)
+    }
+
+    /// Hands a future to the background thread, which polls those of one caller in the order in which they came.
+    fn start_task<O: Send + 'static>(
+        &self,
+        operation: &'static str,
+        task: impl Future<Output = Result<O>> + Send + 'static,
+    ) -> Started<O> {
         Started {
             task: self.mesh.transport().background().spawn(task),
-            operation: collective.name(),
+            operation,
             communicator: self.id(),
             rank: self.rank(),
         }
@@ -460,6 +471,31 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
                 Ok(buffers)
             },
         )
+    }
+
+    /// Starts a [`send`](Self::send); gives the data. Sends that are started leave in the order in which they were
+    /// started; a send that is awaited meanwhile may overtake them.
+    pub fn start_send<E: Element>(&self, data: Vec<E>, to: usize, tag: u64) -> Started<Vec<E>> {
+        let shared = Arc::clone(self.shared());
+        self.start_task("send", async move {
+            shared.messages.send_elements(to, tag, &data).await?;
+            Ok(data)
+        })
+    }
+
+    /// Starts a [`recv_vec`](Self::recv_vec). Receives that are started match in the order in which they were
+    /// started. Dropping the result does not take the receive back: its message is lost.
+    pub fn start_recv<E: Element>(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        max: usize,
+    ) -> Started<(Received, Vec<E>)> {
+        let shared = Arc::clone(self.shared());
+        let (source, tag) = (source.into(), tag.into());
+        self.start_task("recv", async move {
+            shared.messages.recv_vec(source, tag, max).await
+        })
     }
 }
 
