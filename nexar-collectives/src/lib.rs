@@ -24,6 +24,7 @@
 
 pub mod blocking;
 mod communicator;
+pub mod compression;
 mod digest;
 mod engine;
 mod location;
@@ -31,6 +32,7 @@ mod schedule;
 
 pub use communicator::{
     Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
+    run_local,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
