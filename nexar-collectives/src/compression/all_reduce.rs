@@ -5,7 +5,7 @@ use super::{
     state::{BadPayload, Shape, invalid},
 };
 use crate::{
-    Communicator,
+    Communicator, Started,
     communicator::{Input, Output, moved, reduced},
     engine::{Engine, Request, Turn},
 };
@@ -66,23 +66,53 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         compression: &mut Compression<C>,
     ) -> Result<()> {
         let engine = &self.shared().engine;
-        let place = engine.place();
-        let shape = compression.shape(data.len(), op, place.rank, place.world)?;
-        let call = Exchanges {
-            engine,
-            turn: &mut engine.turn().await,
-            shape,
-            digest: compression.digest(data.len(), op),
-        };
-        compression.load(data);
-        match shape.aggregation {
-            Aggregation::Gather => call.gather(compression).await?,
-            Aggregation::ReduceScatter { .. } => call.reduce_scatter(compression).await?,
-            Aggregation::AllReduce => call.all_reduce(compression).await?,
-        }
-        compression.commit(&shape, op, data);
-        Ok(())
+        let mut turn = engine.turn().await;
+        all_reduce(engine, &mut turn, data, op, compression).await
     }
+
+    /// Starts an [`all_reduce_compressed`](Self::all_reduce_compressed); gives the data and the compression.
+    ///
+    /// Compressing runs on the transport's background thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_compressed`](Self::all_reduce_compressed), when it is waited for. Data and residual are lost then.
+    pub fn start_all_reduce_compressed<C: Compressor + 'static>(
+        &self,
+        mut data: Vec<f32>,
+        op: ReduceOp,
+        mut compression: Compression<C>,
+    ) -> Started<(Vec<f32>, Compression<C>)> {
+        self.start(LABEL, move |shared, mut turn| async move {
+            all_reduce(&shared.engine, &mut turn, &mut data, op, &mut compression).await?;
+            Ok((data, compression))
+        })
+    }
+}
+
+async fn all_reduce<T: Transport, C: Compressor>(
+    engine: &Engine<T>,
+    turn: &mut Turn<T>,
+    data: &mut [f32],
+    op: ReduceOp,
+    compression: &mut Compression<C>,
+) -> Result<()> {
+    let place = engine.place();
+    let shape = compression.shape(data.len(), op, place.rank, place.world)?;
+    let call = Exchanges {
+        engine,
+        turn,
+        shape,
+        digest: compression.digest(data.len(), op),
+    };
+    compression.load(data);
+    match shape.aggregation {
+        Aggregation::Gather => call.gather(compression).await?,
+        Aggregation::ReduceScatter { .. } => call.reduce_scatter(compression).await?,
+        Aggregation::AllReduce => call.all_reduce(compression).await?,
+    }
+    compression.commit(&shape, op, data);
+    Ok(())
 }
 
 /// One call, between load and commit.
