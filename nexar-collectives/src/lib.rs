@@ -24,6 +24,7 @@
 
 pub mod blocking;
 mod communicator;
+pub mod compression;
 mod digest;
 mod engine;
 mod location;

@@ -28,9 +28,10 @@
 //! every compressor that is a contraction: one which leaves out at most `(1 - δ)‖x‖²`, with a δ above 0 that
 //! each compressor here states.
 
+mod all_reduce;
 mod block_quantization;
-mod digest;
 mod error;
+mod random;
 mod random_k;
 mod state;
 #[cfg(test)]

@@ -16,10 +16,11 @@ pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
         Collective::Barrier => &[Dissemination],
         Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
         Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
-        Collective::AllGather | Collective::ReduceScatter => &[Direct, Ring],
-        Collective::Reduce => &[Direct],
-        Collective::Scan | Collective::ExclusiveScan => &[Chain],
-        Collective::Gather | Collective::Scatter | Collective::AllToAll => &[Direct],
+        Collective::AllGather => &[Bruck, Direct, Ring],
+        Collective::ReduceScatter => &[Direct, Ring],
+        Collective::Reduce | Collective::Gather | Collective::Scatter => &[Binomial, Direct],
+        Collective::Scan | Collective::ExclusiveScan => &[RecursiveDoubling, Chain],
+        Collective::AllToAll => &[Bruck, Direct],
         Collective::AllToAllV => &[Direct],
         _ => &[],
     }
@@ -36,11 +37,6 @@ pub(crate) const fn is_single_site(
         Collective::Scan | Collective::ExclusiveScan => false,
         _ => world <= 2 || matches!(algorithm, Algorithm::Direct),
     }
-}
-
-/// Whether an algorithm combines contributions in the order of the ranks, if the plan asks for it.
-const fn keeps_order(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Ring)
 }
 
 /// An algorithm and its parameters.
@@ -146,20 +142,40 @@ const TABLE: &[Rule] = {
         rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
         rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
 
+        rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
+        rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        17..=64,      512 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        65..=ANY,     2 * MIB,   Binomial,          64 * KIB,  1),
+        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+
+        // Between two ranks both algorithms send one message, the chain in segments.
+        rule(Scan,          3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+
+        rule(ExclusiveScan, 3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+
+        rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
         rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
+        rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
         rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
+
+        // Every rank but the root sends one message in both algorithms; the tree only spares the root.
+        rule(Gather,        17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
 
         rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
         rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
         rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
         rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
 
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
         rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
         rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
     ]
@@ -193,7 +209,22 @@ pub(crate) fn select(
     let collective = operation.collective();
     let count = shared_count(operation, world);
     let bytes = count.saturating_mul(element_size);
-    let usable = |algorithm: Algorithm| !ordered || keeps_order(algorithm);
+    let uneven = matches!(
+        operation,
+        Operation::Gather {
+            parts: Parts::Uneven(_),
+            ..
+        } | Operation::Scatter {
+            parts: Parts::Uneven(_),
+            ..
+        }
+    );
+    // Only ranks that know all lengths can pass blocks on.
+    let usable = |algorithm| match algorithm {
+        Algorithm::Ring => !ordered,
+        Algorithm::Binomial => !uneven,
+        _ => true,
+    };
     let forced = forced.map(|algorithm| {
         if usable(algorithm) {
             algorithm
@@ -225,9 +256,10 @@ pub(crate) fn select(
         Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
         None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
     };
-    // The segment at which a schedule has no more than ITEMS items: segments of each of the vectors.
     let vectors = match collective {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => world,
+        // Of a tree, one rank has items for each of its children.
+        Collective::Reduce => 1 + world.max(1).ilog2() as usize / 4,
         _ => 1,
     };
     let segment = (segment / element_size.max(1))
@@ -277,20 +309,29 @@ mod tests {
     use super::*;
 
     fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
-        select(
-            Operation::AllReduce { count: bytes / 4 },
-            4,
-            world,
-            forced,
-            wide,
-        )
+        let operation = Operation::AllReduce { count: bytes / 4 };
+        select(&operation, 4, world, forced, wide, false)
+    }
+
+    fn all_gather(count: usize) -> Operation {
+        Operation::AllGather {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
+    }
+
+    fn reduce_scatter(count: usize) -> Operation {
+        Operation::ReduceScatter {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
     }
 
     #[test]
     fn wire_numbers_stay() {
         assert_eq!(
             Algorithm::ALL.map(|algorithm| algorithm as u8),
-            [1, 2, 3, 4, 5, 6, 7]
+            [1, 2, 3, 4, 5, 6, 7, 8]
         );
     }
 
@@ -308,7 +349,8 @@ mod tests {
             Plan {
                 algorithm: Algorithm::Direct,
                 segment: 16 * KIB,
-                lookahead: 2
+                lookahead: 2,
+                ordered: false,
             }
         );
     }
@@ -317,17 +359,18 @@ mod tests {
     fn large_wide_reductions_are_single_site() {
         for world in [1, 2, 3, 16, 17, 100, 5000] {
             for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
-                let plan = all_reduce(bytes, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
-                let operation = Operation::ReduceScatter { count: bytes / 4 };
-                let plan = select(operation, 4, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
+                let count = bytes / 4;
+                for operation in [
+                    Operation::AllReduce { count },
+                    Operation::Reduce { root: 0, count },
+                    reduce_scatter(count),
+                ] {
+                    let plan = select(&operation, 4, world, None, true, false);
+                    assert!(
+                        is_single_site(operation.collective(), plan.algorithm, world),
+                        "{operation:?} {world} {plan}"
+                    );
+                }
             }
         }
         let plan = all_reduce(4, 4, None, true);
@@ -358,11 +401,11 @@ mod tests {
                     Operation::Barrier,
                     Operation::Broadcast { root: 0, count },
                     Operation::AllReduce { count },
-                    Operation::AllGather { count },
-                    Operation::ReduceScatter { count },
+                    all_gather(count),
+                    reduce_scatter(count),
                 ] {
                     for size in [1, 2, 4, 8] {
-                        let plan = select(operation, size, world, None, false);
+                        let plan = select(&operation, size, world, None, false, false);
                         let collective = operation.collective();
                         assert!(algorithms(collective).contains(&plan.algorithm));
                         assert!(plan.segment > 0 && plan.lookahead > 0);
@@ -377,8 +420,8 @@ mod tests {
         for (operation, world) in [
             (Operation::AllReduce { count: 1 << 38 }, 4),
             (Operation::AllReduce { count: 1 << 38 }, 40),
-            (Operation::AllGather { count: 1 << 38 }, 7),
-            (Operation::ReduceScatter { count: 1 << 38 }, 33),
+            (all_gather(1 << 38), 7),
+            (reduce_scatter(1 << 38), 33),
             (
                 Operation::Broadcast {
                     root: 1,
@@ -394,8 +437,8 @@ mod tests {
                 2,
             ),
         ] {
-            let plan = select(operation, 1, world, None, false);
-            let schedule = super::super::build(operation, world, 0, plan);
+            let plan = select(&operation, 1, world, None, false, false);
+            let schedule = super::super::build(&operation, world, 0, plan);
             assert!(
                 schedule.items.len() <= ITEMS,
                 "{operation:?}: {}",
