@@ -124,8 +124,9 @@ impl Place {
         if exclusive && self.rank == 0 {
             return scan(elements, input.len, exclusive, input.bytes, &mut []);
         }
-        source.copy_to(output.bytes);
-        self.scan(elements, output, exclusive)
+        let request = self.scan(elements, output, exclusive)?;
+        source.copy_to(request.output);
+        Ok(request)
     }
 }
 
