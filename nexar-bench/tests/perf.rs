@@ -26,6 +26,42 @@ const KEYS: [&str; 13] = [
     "wrong",
 ];
 
+const SEND_RECV_KEYS: [&str; 12] = [
+    "operation",
+    "ranks",
+    "transport",
+    "dtype",
+    "bytes",
+    "count",
+    "mean_us",
+    "p50_us",
+    "p99_us",
+    "messages_per_s",
+    "stream_gbps",
+    "wrong",
+];
+
+const COLLECTIVES: [&str; 18] = [
+    "all-reduce",
+    "all-reduce-many",
+    "reduce",
+    "broadcast",
+    "all-gather",
+    "all-gather-v",
+    "gather",
+    "gather-v",
+    "scatter",
+    "scatter-v",
+    "reduce-scatter",
+    "reduce-scatter-v",
+    "all-to-all",
+    "all-to-all-v",
+    "neighbor-all-to-all",
+    "scan",
+    "exclusive-scan",
+    "barrier",
+];
+
 const QUICK: [&str; 4] = ["--iters", "2", "--factor", "8"];
 
 fn perf(args: &[&str]) -> Output {
@@ -45,6 +81,14 @@ fn records(args: &[&str]) -> Vec<Value> {
         .collect()
 }
 
+fn assert_keys<const N: usize>(record: &Value, mut expected: [&str; N]) {
+    let object = record.as_object().unwrap();
+    let mut keys: Vec<&str> = object.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+}
+
 fn numbers(records: &[Value], key: &str) -> Vec<u64> {
     records
         .iter()
@@ -56,16 +100,7 @@ fn numbers(records: &[Value], key: &str) -> Vec<u64> {
 fn json_lines_have_exactly_the_documented_keys() {
     let records = records(&["all-reduce", "-n", "2", "--max", "4K"]);
     for record in &records {
-        let mut keys: Vec<&str> = record
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
-        let mut expected = KEYS;
-        keys.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(keys, expected);
+        assert_keys(record, KEYS);
         assert_eq!(record["collective"], "all-reduce");
         assert_eq!(record["transport"], Backend::default().name());
         assert_eq!(
@@ -80,57 +115,65 @@ fn json_lines_have_exactly_the_documented_keys() {
     assert_eq!(numbers(&records, "count"), [2, 16, 128, 1024]);
 }
 
-fn all_collectives(ranks: u64) {
-    let world = ranks.to_string();
-    for collective in [
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "broadcast",
-        "barrier",
-    ] {
-        let records = records(&[collective, "-n", &world, "--min", "12", "--max", "50K"]);
+fn run_collectives(collectives: &[&str], ranks: u64) {
+    let (world, root) = (ranks.to_string(), (ranks - 1).to_string());
+    for collective in collectives.iter().copied() {
+        let records = records(&[
+            collective, "-n", &world, "--root", &root, "--min", "12", "--max", "50K",
+        ]);
         assert_eq!(
             numbers(&records, "wrong"),
             vec![0; records.len()],
             "{collective} of {ranks}"
         );
         assert_eq!(numbers(&records, "ranks"), vec![ranks; records.len()]);
-        let bytes = numbers(&records, "bytes");
-        match collective {
-            "barrier" => assert_eq!(bytes, [0]),
-            "all-gather" | "reduce-scatter" => {
-                let block = 4 * ranks;
-                assert_eq!(
-                    bytes,
-                    [12, 96, 768, 6144, 49_152].map(|size| size / block * block)
-                );
-                let counts = bytes.iter().map(|bytes| bytes / block).collect::<Vec<_>>();
-                assert_eq!(numbers(&records, "count"), counts);
-            }
-            _ => assert_eq!(bytes, [12, 96, 768, 6144, 49_152]),
+        for record in &records {
+            assert_keys(record, KEYS);
+            assert_eq!(record["collective"], collective);
         }
+        let bytes = numbers(&records, "bytes");
+        let blocks = match collective {
+            "barrier" => {
+                assert_eq!(bytes, [0]);
+                continue;
+            }
+            "all-gather" | "gather" | "scatter" | "reduce-scatter" | "all-to-all" => ranks,
+            "neighbor-all-to-all" => 2,
+            _ => 1,
+        };
+        let block = 4 * blocks;
+        let whole = [12, 96, 768, 6144, 49_152].map(|size| size / block * block);
+        assert_eq!(bytes, whole, "{collective} of {ranks}");
+        let counts = whole.map(|bytes| bytes / block);
+        assert_eq!(numbers(&records, "count"), counts);
     }
 }
 
 #[test]
 fn one_rank() {
-    all_collectives(1);
+    run_collectives(&COLLECTIVES, 1);
 }
 
 #[test]
 fn two_ranks() {
-    all_collectives(2);
+    run_collectives(&COLLECTIVES, 2);
 }
 
 #[test]
 fn three_ranks() {
-    all_collectives(3);
+    run_collectives(&COLLECTIVES, 3);
 }
 
 #[test]
 fn five_ranks() {
-    all_collectives(5);
+    let some = [
+        "all-reduce",
+        "reduce-scatter-v",
+        "gather",
+        "all-to-all-v",
+        "neighbor-all-to-all",
+    ];
+    run_collectives(&some, 5);
 }
 
 #[test]
@@ -147,7 +190,10 @@ fn types_and_reductions() {
         let options = [
             "-n", "3", "--dtype", dtype, "--op", op, "--min", "30K", "--max", "30K",
         ];
-        for collective in ["all-reduce", "reduce-scatter"] {
+        for collective in ["all-reduce", "reduce-scatter-v", "scan"] {
+            if (collective, op) == ("scan", "average") {
+                continue;
+            }
             let args: Vec<&str> = [collective].iter().chain(&options).copied().collect();
             let records = records(&args);
             assert_eq!(numbers(&records, "wrong"), [0], "{collective} {dtype} {op}");
@@ -157,6 +203,74 @@ fn types_and_reductions() {
             );
         }
     }
+}
+
+/// Messages between ranks 0 and 1, beside a rank that does nothing.
+#[test]
+fn messages() {
+    for (ranks, dtype, sizes) in [
+        ("2", "f32", vec![12, 96, 768, 6144, 49_152, 393_216]),
+        ("3", "u16", vec![12, 96]),
+    ] {
+        let max = sizes[sizes.len() - 1].to_string();
+        let options = ["-n", ranks, "--dtype", dtype, "--min", "12", "--max", &max];
+        let args: Vec<&str> = ["send-recv"].iter().chain(&options).copied().collect();
+        let records = records(&args);
+        assert_eq!(numbers(&records, "bytes"), sizes);
+        let element = if dtype == "u16" { 2 } else { 4 };
+        let counts: Vec<_> = sizes.iter().map(|size| size / element).collect();
+        assert_eq!(numbers(&records, "count"), counts);
+        assert_eq!(numbers(&records, "wrong"), vec![0; sizes.len()]);
+        for record in &records {
+            assert_keys(record, SEND_RECV_KEYS);
+            assert_eq!(record["operation"], "send-recv");
+            assert_eq!(record["dtype"], dtype);
+            for figure in [
+                "mean_us",
+                "p50_us",
+                "p99_us",
+                "messages_per_s",
+                "stream_gbps",
+            ] {
+                assert!(record[figure].as_f64().unwrap() > 0.0, "{figure}: {record}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_table_of_messages() {
+    let run = perf(&["send-recv", "-n", "2", "--max", "64"]);
+    assert!(run.status.success());
+    let table = lines(&run.stdout);
+    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(Into::into).collect() };
+    let header = table.iter().find(|line| line.contains("p99")).unwrap();
+    let titles = [
+        "#", "size", "count", "type", "mean", "p50", "p99", "stream", "stream", "#wrong",
+    ];
+    assert_eq!(words(header), titles);
+    let rows: Vec<_> = table.iter().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(rows.len(), 2);
+    let row = words(rows[1]);
+    assert_eq!(row[..3], ["64", "16", "f32"]);
+    assert_eq!((row.len(), row[8].as_str()), (9, "0"));
+    assert_eq!(table.last().unwrap(), "# Wrong elements: 0 OK");
+}
+
+/// More tensors than elements, and more elements than tensors.
+#[test]
+fn tensors() {
+    let args = [
+        "all-reduce-many",
+        "-n",
+        "2",
+        "--tensors",
+        "7",
+        "--max",
+        "512",
+    ];
+    let records = records(&args);
+    assert_eq!(numbers(&records, "wrong"), [0; 3]);
 }
 
 #[test]
@@ -234,18 +348,31 @@ fn without_checks_nothing_is_claimed() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 15] = [
         (
             &["all-reduce", "-n", "2", "--dtype", "bool"],
             "not supported for bool",
         ),
         (
-            &["reduce-scatter", "-n", "2", "--op", "bit-or"],
+            &["reduce-scatter-v", "-n", "2", "--op", "bit-or"],
             "not supported for f32",
         ),
         (&["all-reduce", "-n", "2", "--dtype", "float"], "bf16"),
         (&["all-reduce", "-n", "2", "--max", "8T"], "8T"),
         (&["broadcast", "-n", "2", "--root", "2"], "--root"),
+        (&["scatter-v", "-n", "3", "--root", "3"], "no rank 3"),
+        (
+            &["scan", "-n", "2", "--op", "average"],
+            "there is no scan of average; --op can be sum",
+        ),
+        (&["send-recv", "-n", "1"], "at least 2 ranks"),
+        (&["send-recv", "-n", "2", "--dtype", "text"], "bf16"),
+        (&["all-reduce-many", "-n", "2", "--tensors", "0"], "0"),
+        (&["all-shuffle", "-n", "2"], "neighbor-all-to-all"),
+        (
+            &["gather", "-n", "2", "--min", "2K", "--max", "1K"],
+            "--min",
+        ),
         (&["all-reduce"], "-n RANKS"),
         (&["all-reduce", "-n", "0"], "0"),
         (

@@ -24,6 +24,7 @@
 
 pub mod blocking;
 mod communicator;
+pub mod compression;
 mod digest;
 mod engine;
 mod location;
@@ -37,7 +38,7 @@ pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
     membership,
-    messaging::{MessageError, MessageFailure, Received, Source, Tag},
+    messaging::{MessageError, MessageFailure, Received, Source, Tag, WaitingFor},
     transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};

@@ -152,11 +152,13 @@ pub enum Algorithm {
     Direct = 6,
     /// Around in a ring, piece by piece.
     Ring = 7,
+    /// Each round every rank exchanges with one that is twice as far away what has to go there or further.
+    Bruck = 8,
 }
 
 impl Algorithm {
     /// Every algorithm, in the order of the wire numbers.
-    pub const ALL: [Algorithm; 7] = [
+    pub const ALL: [Algorithm; 8] = [
         Algorithm::Dissemination,
         Algorithm::Binomial,
         Algorithm::Chain,
@@ -164,6 +166,7 @@ impl Algorithm {
         Algorithm::RecursiveDoubling,
         Algorithm::Direct,
         Algorithm::Ring,
+        Algorithm::Bruck,
     ];
 
     /// The name in settings: `recursive-doubling` and so on.
@@ -176,6 +179,7 @@ impl Algorithm {
             Algorithm::RecursiveDoubling => "recursive-doubling",
             Algorithm::Direct => "direct",
             Algorithm::Ring => "ring",
+            Algorithm::Bruck => "bruck",
         }
     }
 
@@ -304,7 +308,7 @@ mod tests {
             assert_eq!(Collective::from_wire(collective as u8), Some(collective));
         }
         assert_eq!(
-            (Algorithm::from_wire(0), Algorithm::from_wire(8)),
+            (Algorithm::from_wire(0), Algorithm::from_wire(9)),
             (None, None)
         );
     }

@@ -94,11 +94,15 @@ mod tests {
 
     #[test]
     fn buckets_are_full_but_not_too_full() {
-        let of = |lengths: &[usize]| buckets(lengths, 10);
-        assert_eq!(of(&[]), [0..0]);
-        assert_eq!(of(&[0, 0]), [0..2]);
-        assert_eq!(of(&[4, 6, 1]), [0..2, 2..3]);
-        assert_eq!(of(&[30, 1, 2, 30]), [0..1, 1..3, 3..4]);
-        assert_eq!(of(&[usize::MAX, usize::MAX]), [0..1, 1..2]);
+        let ends = |lengths: &[usize]| -> Vec<usize> {
+            let buckets = buckets(lengths, 10);
+            assert_eq!(buckets[0].start, 0);
+            buckets.into_iter().map(|bucket| bucket.end).collect()
+        };
+        assert_eq!(ends(&[]), [0]);
+        assert_eq!(ends(&[0, 0]), [2]);
+        assert_eq!(ends(&[4, 6, 1]), [2, 3]);
+        assert_eq!(ends(&[30, 1, 2, 30]), [1, 3, 4]);
+        assert_eq!(ends(&[usize::MAX, usize::MAX]), [1, 2]);
     }
 }

@@ -32,7 +32,7 @@ use nexar_core::{
 };
 use nexar_device::{CpuAdapter, DeviceAdapter};
 use nexar_quic::AnyTransport;
-pub(crate) use requests::Place;
+pub(crate) use requests::{Input, Output, Place, moved, reduced};
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tokio::time::timeout;
 

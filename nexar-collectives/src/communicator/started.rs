@@ -95,7 +95,7 @@ fn sum(counts: &[usize]) -> Option<usize> {
 /// order. Each is otherwise as the method without `start_`, with its costs and errors; errors come when the
 /// operation is waited for.
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    pub(super) fn start<O, W>(
+    pub(crate) fn start<O, W>(
         &self,
         collective: Collective,
         work: impl FnOnce(Arc<Shared<T>>, Turn<T>) -> W + Send + 'static,

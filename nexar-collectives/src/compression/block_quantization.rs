@@ -1,6 +1,7 @@
 //! Eight bits of each element.
 
-use super::{Aggregation, CompressionError, Compressor, check_len, digest::digest};
+use super::{Aggregation, CompressionError, Compressor, check_len};
+use crate::digest::digest;
 
 /// Rounds each element to one of 255 values, `-127 s` to `127 s` in steps of `s`, where the scale `s` of each block
 /// of elements is its largest magnitude divided by 127. Rounds to nearest, half to even. Blocks keep a

@@ -1,10 +1,7 @@
 //! What a compressed all-reduce keeps between calls, and its steps between the exchanges.
 
-use super::{
-    Aggregation, CompressionError, Compressor,
-    digest::{digest, digest_of_text},
-};
-use crate::{Error, ReduceOp, Result};
+use super::{Aggregation, CompressionError, Compressor};
+use crate::{Error, ReduceOp, Result, digest::digest_named};
 use std::{fmt, ops::Range};
 
 /// A [`Compressor`], and what it has left out so far of one tensor: make one for each tensor, on each rank.
@@ -153,12 +150,8 @@ impl<C: Compressor> Compression<C> {
 
     /// Stands for everything about a call that must be the same on all ranks.
     pub(super) fn digest(&self, count: usize, op: ReduceOp) -> u64 {
-        digest([
-            digest_of_text(self.compressor.name()),
-            self.compressor.digest(self.round),
-            count as u64,
-            op as u64,
-        ])
+        let settings = self.compressor.digest(self.round);
+        digest_named(self.compressor.name(), [settings, count as u64, op as u64])
     }
 
     /// Takes the input, with what was left of those before.
@@ -283,7 +276,7 @@ impl<C: Compressor> Compression<C> {
     }
 }
 
-fn invalid(reason: String) -> Error {
+pub(super) fn invalid(reason: String) -> Error {
     Error::InvalidArgument {
         operation: "all_reduce_compressed",
         reason,

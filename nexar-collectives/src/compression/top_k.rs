@@ -1,8 +1,7 @@
 //! The largest elements.
 
-use super::{
-    Aggregation, CompressionError, Compressor, check_len, check_ratio, digest::digest, kept,
-};
+use super::{Aggregation, CompressionError, Compressor, check_len, check_ratio, kept};
+use crate::digest::digest;
 
 /// Keeps the `k = ⌈ratio · count⌉` elements of largest magnitude (at least one), exactly. Of elements of equal
 /// magnitude those with the lowest index come first.

@@ -280,13 +280,6 @@ impl<T: Transport> Engine<T> {
         let combiner = Combiner::new(Arithmetic::Wide { op, accumulator }, world);
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
-        let exclusive = Operation::Scan {
-            count: output.len() / dtype.size(),
-            exclusive: true,
-        };
-        if request.operation == exclusive && self.group.rank() == 0 {
-            return Ok(());
-        }
         reduce::finish(dtype, accumulator, op, world, output, &wide_output).map_err(refused)?;
         reduce::canonicalize_nan(dtype, output).map_err(refused)
     }

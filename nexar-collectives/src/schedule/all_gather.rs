@@ -1,7 +1,8 @@
 //! All-gather: the input of rank i becomes block i of every rank's output. In place, it is there already.
 
 use super::builder::{Blocks, Builder, FREE, neighbours, others};
-use super::{Buffer, Parts, Plan, Schedule, Span, Store};
+use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store};
+use std::ops::Range;
 
 /// What the algorithms share: blocks in segments.
 struct Layout<'a> {
@@ -117,4 +118,101 @@ pub(super) fn ring(
         schedule.told = neighbours(world, rank);
     }
     schedule
+}
+
+/// Bruck et al. 1997 (Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems),
+/// for short blocks: in round k each rank sends the block of its own and those of the 2^k - 1 ranks above
+/// it to the rank 2^k below it (modulo the world), as far as that lacks them.
+///
+/// Blocks are received where they belong. Those before the end of the output and those that continue at its
+/// start are messages of their own.
+pub(super) fn bruck(world: usize, rank: usize, parts: &Parts, in_place: bool) -> Schedule {
+    let own = Span::input(0, parts.get(rank).len());
+    let mut schedule = Builder::with_capacity(4 * world.ilog2() as usize + 5);
+    let mut copied = None;
+    if !in_place {
+        copied = schedule.copy(own, Span::of(Buffer::Output, parts.get(rank)), FREE);
+    }
+    let mut stretches = [
+        Stretch::new(0..world - rank, rank),
+        Stretch::new(world - rank..world, 0),
+    ];
+    // The distance of the last round, and how many blocks are ever sent in one round.
+    let farthest = world.next_power_of_two() / 2;
+    let most = (farthest / 2).max(world - farthest);
+    let mut told = Vec::new();
+    let mut distance = 1;
+    while distance < world {
+        let blocks = distance.min(world - distance);
+        let below = (rank + world - distance) % world;
+        let above = (rank + distance) % world;
+        if distance == 1 && !in_place {
+            schedule.send(below, own, FREE);
+        } else {
+            for (stretch, copied) in stretches.iter().zip([copied, None]) {
+                let (_, span) = stretch.cut(parts, 0..blocks);
+                schedule.send(below, span, [copied, stretch.received_below(blocks)]);
+            }
+        }
+        for stretch in &mut stretches {
+            let (first, span) = stretch.cut(parts, distance..distance + blocks);
+            let passed_on = first < most;
+            let before = if passed_on {
+                stretch.received_below(most)
+            } else {
+                None
+            };
+            let received = schedule.recv(above, span, Store::Copy, [before, None]);
+            if passed_on && received.is_some() {
+                stretch.received.push((first, received));
+            }
+        }
+        told.extend([below, above]);
+        distance *= 2;
+    }
+    let mut schedule = schedule.finish(0);
+    if let Parts::Uneven(_) = parts {
+        told.sort_unstable();
+        told.dedup();
+        schedule.told = told;
+    }
+    schedule
+}
+
+/// Blocks that lie one after the other, by the distance of their rank above the own one.
+struct Stretch {
+    distances: Range<usize>,
+    /// The rank of the first one.
+    rank: usize,
+    /// What is passed on later: the distance of the first block, and the receive that follows all before it.
+    received: Vec<(usize, Option<ItemId>)>,
+}
+
+impl Stretch {
+    fn new(distances: Range<usize>, rank: usize) -> Stretch {
+        Stretch {
+            distances,
+            rank,
+            received: Vec::new(),
+        }
+    }
+
+    /// The blocks of these distances that are in the stretch: the first distance, and where they are.
+    fn cut(&self, parts: &Parts, distances: Range<usize>) -> (usize, Span) {
+        let first = self.distances.start.max(distances.start);
+        let end = self.distances.end.min(distances.end);
+        if first >= end {
+            return (first, Span::output(0, 0));
+        }
+        let rank = |distance: usize| self.rank + distance - self.distances.start;
+        let (low, high) = (parts.get(rank(first)), parts.get(rank(end - 1)));
+        (first, Span::of(Buffer::Output, low.start..high.end))
+    }
+
+    /// What has to be complete before the blocks below a distance are sent.
+    fn received_below(&self, distance: usize) -> Option<ItemId> {
+        let below = self.received.iter().rev();
+        let mut below = below.filter(|(first, _)| *first < distance);
+        below.next().and_then(|(_, item)| *item)
+    }
 }

@@ -174,6 +174,15 @@ pub(super) fn others(world: usize, rank: usize) -> Vec<usize> {
     (0..world).filter(|&other| other != rank).collect()
 }
 
+/// The ranks that hear of the call from this one where only the root knows all lengths: of the root all, of
+/// the others the root.
+pub(super) fn told(world: usize, rank: usize, root: usize) -> Vec<usize> {
+    match rank == root {
+        true => others(world, rank),
+        false => vec![root],
+    }
+}
+
 /// The order in which a rank combines the contributions of the others with its own: the rank of the
 /// `i`-th one, from 1, and whether it is the left operand.
 ///

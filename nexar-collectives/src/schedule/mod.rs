@@ -7,8 +7,9 @@
 //! The rules of a schedule:
 //!
 //! - The sends to one peer leave in the order of the list, and so do the receives from one peer arrive:
-//!   the k-th send from i to j is the k-th receive at j from i, of the same length. Beyond that, items
-//!   run in any order that respects [`Item::after`].
+//!   the k-th send from i to j is the k-th receive at j from i, of the same length. The copies of a rank
+//!   are made in the order of the list, too. Beyond that, items run in any order that respects
+//!   [`Item::after`].
 //! - A send reads its span at any time between the completion of its dependencies and its own
 //!   completion; a send is complete when its data has been copied out of the span (not when the peer has
 //!   it). A receive is complete when all of its data has been stored.
@@ -32,8 +33,10 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 mod select;
+mod table;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub(crate) use nexar_core::Algorithm;
 pub(crate) use nexar_core::Collective;
@@ -102,6 +105,7 @@ pub(crate) struct Link {
 /// |---|---|---|
 /// | barrier | 1, of any value | none |
 /// | broadcast, all-reduce, scan (in place) | none | `count` |
+/// | exclusive scan on rank 0 | `count` | none |
 /// | reduce | `count`, but none on the root | `count` on the root (in place), none elsewhere |
 /// | all-gather | the own block; none in place | all blocks |
 /// | gather | the own block | all blocks on the root, none elsewhere |
@@ -189,7 +193,7 @@ impl Operation {
 /// A world of one, an empty operation, and a rank that has nothing to exchange get an empty schedule,
 /// or one that only copies.
 pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan) -> Schedule {
-    use Algorithm::{Binomial, Chain, RecursiveDoubling, Ring};
+    use Algorithm::{Binomial, Bruck, Chain, RecursiveDoubling, Ring};
     debug_assert!(rank < world, "rank {rank} of {world}");
     match (operation, plan.algorithm) {
         (Operation::Barrier, _) => barrier::dissemination(world, rank),
@@ -202,6 +206,9 @@ pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan
         (&Operation::Broadcast { root, count }, _) => {
             broadcast::scatter_all_gather(world, rank, root, count, plan)
         }
+        (&Operation::Reduce { root, count }, Binomial) => {
+            reduce::binomial(world, rank, root, count, plan)
+        }
         (&Operation::Reduce { root, count }, _) => reduce::direct(world, rank, root, count, plan),
         (&Operation::AllReduce { count }, RecursiveDoubling) => {
             all_reduce::recursive_doubling(world, rank, count)
@@ -210,15 +217,35 @@ pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan
             all_reduce::ring(world, rank, count, plan)
         }
         (&Operation::AllReduce { count }, _) => all_reduce::direct(world, rank, count, plan),
+        (&Operation::Scan { count, exclusive }, RecursiveDoubling) => {
+            scan::recursive_doubling(world, rank, count, exclusive)
+        }
         (&Operation::Scan { count, exclusive }, _) => {
             scan::chain(world, rank, count, exclusive, plan)
         }
         (Operation::AllGather { parts, in_place }, Ring) => {
             all_gather::ring(world, rank, parts, *in_place, plan)
         }
+        (Operation::AllGather { parts, in_place }, Bruck) => {
+            all_gather::bruck(world, rank, parts, *in_place)
+        }
         (Operation::AllGather { parts, in_place }, _) => {
             all_gather::direct(world, rank, parts, *in_place, plan)
         }
+        (
+            &Operation::Gather {
+                root,
+                parts: Parts::Even(count),
+            },
+            Binomial,
+        ) => gather::binomial(world, rank, root, count),
+        (
+            &Operation::Scatter {
+                root,
+                parts: Parts::Even(count),
+            },
+            Binomial,
+        ) => scatter::binomial(world, rank, root, count),
         (Operation::Gather { root, parts }, _) => gather::direct(world, rank, *root, parts, plan),
         (Operation::Scatter { root, parts }, _) => scatter::direct(world, rank, *root, parts, plan),
         (Operation::ReduceScatter { parts, in_place }, Ring) if !plan.ordered => {
@@ -226,6 +253,9 @@ pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan
         }
         (Operation::ReduceScatter { parts, in_place }, _) => {
             reduce_scatter::direct(world, rank, parts, *in_place, plan)
+        }
+        (&Operation::AllToAll { count, in_place }, Bruck) => {
+            all_to_all::bruck(world, rank, count, in_place)
         }
         (&Operation::AllToAll { count, in_place }, _) => {
             all_to_all::direct(world, rank, count, in_place, plan)

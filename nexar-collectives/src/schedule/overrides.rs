@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 /// The algorithms that the user asks for, by collective.
 ///
-/// Written as in `all_reduce:ring,broadcast:chain`.
+/// Written as in `all_reduce:ring,broadcast:chain`. Collectives that are carried out as another one follow
+/// its setting: `all_gather_v` that of `all_gather`, and so on; they have none of their own.
 ///
 /// ```ignore
 /// let overrides: Overrides = "all_reduce:ring".parse()?;
@@ -33,11 +34,27 @@ impl Overrides {
         collective: Collective,
         algorithm: Algorithm,
     ) -> Result<(), InvalidAlgorithm> {
+        if algorithms(collective).is_empty() {
+            return Err(InvalidAlgorithm::no_setting(collective));
+        }
         if !algorithms(collective).contains(&algorithm) {
             return Err(InvalidAlgorithm::algorithm(collective, algorithm.name()));
         }
         self.0[slot(collective)] = Some(algorithm);
         Ok(())
+    }
+}
+
+/// The collective that another one is carried out as.
+const fn base(collective: Collective) -> Option<Collective> {
+    match collective {
+        Collective::AllGatherV => Some(Collective::AllGather),
+        Collective::GatherV => Some(Collective::Gather),
+        Collective::ScatterV => Some(Collective::Scatter),
+        Collective::ReduceScatterV => Some(Collective::ReduceScatter),
+        Collective::NeighborAllToAll | Collective::NeighborAllToAllV => Some(Collective::AllToAllV),
+        Collective::AllReduceMany => Some(Collective::AllReduce),
+        _ => None,
     }
 }
 
@@ -61,6 +78,9 @@ impl FromStr for Overrides {
                 .into_iter()
                 .find(|known| known.name() == collective.trim())
                 .ok_or_else(|| InvalidAlgorithm::collective(collective.trim()))?;
+            if algorithms(collective).is_empty() {
+                return Err(InvalidAlgorithm::no_setting(collective));
+            }
             let algorithm = algorithm.trim();
             let known = Algorithm::ALL
                 .into_iter()
@@ -92,14 +112,37 @@ pub(crate) enum InvalidAlgorithm {
         name: String,
         expected: String,
     },
+    /// The collective follows another one.
+    #[error("{collective} follows the algorithm of {base}: set that of {base}")]
+    Follows {
+        collective: Collective,
+        base: Collective,
+    },
+    /// There is nothing to choose.
+    #[error(
+        "{collective} has no algorithms to choose from: leave it out, or use one of {expected}"
+    )]
+    NoChoice {
+        collective: Collective,
+        expected: String,
+    },
 }
 
 impl InvalidAlgorithm {
     fn collective(name: &str) -> InvalidAlgorithm {
-        let expected = Collective::ALL.map(Collective::name).join(", ");
         InvalidAlgorithm::Collective {
             name: name.to_owned(),
-            expected,
+            expected: with_algorithms(),
+        }
+    }
+
+    fn no_setting(collective: Collective) -> InvalidAlgorithm {
+        match base(collective) {
+            Some(base) => InvalidAlgorithm::Follows { collective, base },
+            None => InvalidAlgorithm::NoChoice {
+                collective,
+                expected: with_algorithms(),
+            },
         }
     }
 
@@ -111,6 +154,15 @@ impl InvalidAlgorithm {
             expected: known.join(", "),
         }
     }
+}
+
+/// The names of the collectives that have algorithms.
+fn with_algorithms() -> String {
+    let known = Collective::ALL
+        .into_iter()
+        .filter(|collective| !algorithms(*collective).is_empty());
+    let names: Vec<_> = known.map(Collective::name).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -125,6 +177,19 @@ mod tests {
                 let overrides: Overrides = format!("{collective}:{algorithm}").parse().unwrap();
                 assert_eq!(overrides.get(collective), Some(algorithm));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_followed_has_algorithms() {
+        for collective in Collective::ALL {
+            let Some(base) = base(collective) else {
+                continue;
+            };
+            assert!(algorithms(collective).is_empty() && !algorithms(base).is_empty());
+            let mut overrides = Overrides::default();
+            let error = overrides.set(collective, algorithms(base)[0]);
+            assert_eq!(error, Err(InvalidAlgorithm::Follows { collective, base }));
         }
     }
 
@@ -146,10 +211,16 @@ mod tests {
              recursive-doubling, direct, ring"
         );
         assert_eq!(
-            error("reduce:ring"),
-            "unknown collective 'reduce': expected one of \
-             barrier, broadcast, all_reduce, all_gather, reduce_scatter"
+            error("reduce_all:ring"),
+            "unknown collective 'reduce_all': expected one of barrier, broadcast, all_reduce, \
+             all_gather, reduce_scatter, reduce, gather, scatter, all_to_all, scan, \
+             exclusive_scan, all_to_all_v"
         );
+        assert_eq!(
+            error("gather_v:direct"),
+            "gather_v follows the algorithm of gather: set that of gather"
+        );
+        assert!(error("split:direct").starts_with("split has no algorithms to choose from"));
         assert!(error("ring").contains("all_reduce:ring"));
         assert!(error("all_reduce:ring,broadcast:tree").contains("'tree'"));
     }

@@ -1,8 +1,53 @@
 //! Reduce: in place on the output of the root; the others contribute their input.
 
 use super::builder::{Blocks, Builder, FREE, Pieces, contributor};
+use super::tree::Tree;
 use super::{Buffer, Plan, Schedule, Span, Store, select::is_single_site};
 use nexar_core::{Algorithm, Collective};
+
+/// Binomial tree (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
+/// Operations in MPICH), for short vectors; over groups of consecutive ranks, see [`Tree`], so that
+/// contributions are combined in the order of the ranks.
+///
+/// In segments, so that one travels while another is combined. Inner ranks combine in scratch.
+pub(super) fn binomial(
+    world: usize,
+    rank: usize,
+    root: usize,
+    count: usize,
+    plan: Plan,
+) -> Schedule {
+    let tree = Tree::new(world, rank, root);
+    let segments = Blocks::new(count, plan.segment);
+    let buffer = match (tree.parent, tree.children.len()) {
+        (None, _) => Buffer::Output,
+        (Some(_), 0) => Buffer::Input,
+        (Some(_), _) => Buffer::Scratch,
+    };
+    let mut schedule = Builder::with_capacity(segments.len() * (tree.children.len() + 2));
+    for segment in segments.iter() {
+        let span = Span::of(buffer, segment.clone());
+        let mut combined = None;
+        if buffer == Buffer::Scratch {
+            combined = schedule.copy(Span::of(Buffer::Input, segment), span, FREE);
+        }
+        for (i, child) in tree.children.iter().enumerate() {
+            let store = Store::Reduce {
+                incoming_first: child.rank < rank,
+                first: i == 0,
+                last: tree.parent.is_none() && i + 1 == tree.children.len(),
+            };
+            combined = schedule.recv(child.rank, span, store, [combined, None]);
+        }
+        if let Some(parent) = tree.parent {
+            schedule.send(parent, span, [combined, None]);
+        }
+    }
+    let scratch = if buffer == Buffer::Scratch { count } else { 0 };
+    let mut schedule = schedule.finish(scratch);
+    schedule.single_site = is_single_site(Collective::Reduce, Algorithm::Binomial, world);
+    schedule
+}
 
 /// Direct exchange in blocks, for long vectors: a reduce-scatter with all peers at once, and a gather to the
 /// root, two messages deep (the long-vector scheme of Rabenseifner 2004: Optimization of

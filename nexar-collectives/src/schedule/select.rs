@@ -4,10 +4,10 @@
 //! asking each other.
 
 use super::builder::Blocks;
+use super::table::{KIB, Rule, TABLE};
 use super::{Operation, Parts};
 use nexar_core::{Algorithm, Collective};
 use std::fmt;
-use std::ops::RangeInclusive;
 
 /// The algorithms that can carry out a collective.
 pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
@@ -16,10 +16,11 @@ pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
         Collective::Barrier => &[Dissemination],
         Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
         Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
-        Collective::AllGather | Collective::ReduceScatter => &[Direct, Ring],
-        Collective::Reduce => &[Direct],
-        Collective::Scan | Collective::ExclusiveScan => &[Chain],
-        Collective::Gather | Collective::Scatter | Collective::AllToAll => &[Direct],
+        Collective::AllGather => &[Bruck, Direct, Ring],
+        Collective::ReduceScatter => &[Direct, Ring],
+        Collective::Reduce | Collective::Gather | Collective::Scatter => &[Binomial, Direct],
+        Collective::Scan | Collective::ExclusiveScan => &[RecursiveDoubling, Chain],
+        Collective::AllToAll => &[Bruck, Direct],
         Collective::AllToAllV => &[Direct],
         _ => &[],
     }
@@ -36,11 +37,6 @@ pub(crate) const fn is_single_site(
         Collective::Scan | Collective::ExclusiveScan => false,
         _ => world <= 2 || matches!(algorithm, Algorithm::Direct),
     }
-}
-
-/// Whether an algorithm combines contributions in the order of the ranks, if the plan asks for it.
-const fn keeps_order(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Ring)
 }
 
 /// An algorithm and its parameters.
@@ -82,89 +78,6 @@ impl fmt::Display for Plan {
     }
 }
 
-/// A line of [`TABLE`].
-struct Rule {
-    collective: Collective,
-    world: RangeInclusive<usize>,
-    /// The largest [`Operation::count`] in bytes that the rule is for.
-    bytes: usize,
-    algorithm: Algorithm,
-    /// Bytes per message.
-    segment: usize,
-    lookahead: usize,
-}
-
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
-const ANY: usize = usize::MAX;
-
-const fn rule(
-    collective: Collective,
-    world: RangeInclusive<usize>,
-    bytes: usize,
-    algorithm: Algorithm,
-    segment: usize,
-    lookahead: usize,
-) -> Rule {
-    Rule {
-        collective,
-        world,
-        bytes,
-        algorithm,
-        segment,
-        lookahead,
-    }
-}
-
-/// The first rule that applies decides.
-///
-/// The switch points of all-reduce up to 8 ranks come from measurements on loopback (2 cores, encrypted).
-/// The others are estimates from the model time = messages in a row * 15 us + bytes * 1 ns. To measure:
-/// run `nexar-perf` for the collective over sizes from 8 B to 64 MiB, once per algorithm with
-/// `NEXAR_ALGORITHM=<collective>:<algorithm>`, and set `bytes` to where the curves cross.
-#[rustfmt::skip]
-const TABLE: &[Rule] = {
-    use Algorithm::*;
-    use Collective::*;
-    &[
-        //   collective     world         up to      algorithm          segment    lookahead
-        rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
-
-        rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     1..=2,        ANY,       Chain,             128 * KIB, 1),
-        rule(Broadcast,     3..=16,       ANY,       ScatterAllGather,  64 * KIB,  1),
-        rule(Broadcast,     17..=64,      4 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Broadcast,     65..=ANY,     32 * MIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     17..=ANY,     ANY,       Chain,             64 * KIB,  1),
-
-        // Between two ranks both algorithms move the same bytes, recursive doubling in one message.
-        rule(AllReduce,     1..=2,        64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     1..=2,        ANY,       Direct,            128 * KIB, 2),
-        rule(AllReduce,     3..=16,       4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-
-        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
-
-        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-    ]
-};
-
 /// Above this size, a type that has to be accumulated wide needs a single-site algorithm: to send
 /// it wide would double the traffic. Below, the number of messages counts more.
 const WIDE_BYTES: usize = 64 * KIB;
@@ -193,22 +106,17 @@ pub(crate) fn select(
     let collective = operation.collective();
     let count = shared_count(operation, world);
     let bytes = count.saturating_mul(element_size);
-    let usable = |algorithm: Algorithm| !ordered || keeps_order(algorithm);
-    let forced = forced.map(|algorithm| {
-        if usable(algorithm) {
-            algorithm
-        } else {
-            Algorithm::Direct
-        }
+    let usable = |algorithm| is_usable(operation, algorithm, ordered);
+    let forced = forced.map(|algorithm| match usable(algorithm) {
+        true => algorithm,
+        false => Algorithm::Direct,
     });
-    let forced = forced.filter(|algorithm| algorithms(collective).contains(algorithm));
-
+    let known = algorithms(collective);
+    let forced = forced.filter(|algorithm| known.contains(algorithm));
     let single_site = |algorithm| is_single_site(collective, algorithm, world);
-    let wide = wide
-        && algorithms(collective)
-            .iter()
-            .any(|&algorithm| single_site(algorithm));
-    let known = || TABLE.iter().filter(|rule| rule.collective == collective);
+    let wide = wide && known.iter().any(|&algorithm| single_site(algorithm));
+
+    let rules = || TABLE.iter().filter(|rule| rule.collective == collective);
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
     let suits = |rule: &&Rule| match forced {
         Some(algorithm) => rule.algorithm == algorithm,
@@ -216,18 +124,19 @@ pub(crate) fn select(
             usable(rule.algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
         }
     };
-    let choice = known()
+    let choice = rules()
         .filter(suits)
         .find(fits)
         // A forced algorithm outside of its range: with the parameters that it has elsewhere.
-        .or_else(|| known().find(suits));
+        .or_else(|| rules().find(suits));
     let (algorithm, segment, lookahead) = match choice {
         Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
         None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
     };
-    // The segment at which a schedule has no more than ITEMS items: segments of each of the vectors.
     let vectors = match collective {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => world,
+        // Of a tree, one rank has items for each of its children.
+        Collective::Reduce => 1 + world.max(1).ilog2() as usize / 4,
         _ => 1,
     };
     let segment = (segment / element_size.max(1))
@@ -238,6 +147,18 @@ pub(crate) fn select(
         segment,
         lookahead,
         ordered,
+    }
+}
+
+/// Whether an algorithm can do what is asked for.
+const fn is_usable(operation: &Operation, algorithm: Algorithm, ordered: bool) -> bool {
+    match (operation, algorithm) {
+        (_, Algorithm::Ring) => !ordered || matches!(operation, Operation::AllGather { .. }),
+        // Only ranks that know all lengths can pass blocks on.
+        (Operation::Gather { parts, .. } | Operation::Scatter { parts, .. }, _) => {
+            matches!(parts, Parts::Even(_)) || matches!(algorithm, Algorithm::Direct)
+        }
+        _ => true,
     }
 }
 
@@ -274,23 +195,62 @@ fn shared_count(operation: &Operation, world: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::MIB;
     use super::*;
 
     fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
-        select(
-            Operation::AllReduce { count: bytes / 4 },
-            4,
-            world,
-            forced,
-            wide,
-        )
+        let operation = Operation::AllReduce { count: bytes / 4 };
+        select(&operation, 4, world, forced, wide, false)
+    }
+
+    fn all_gather(count: usize) -> Operation {
+        Operation::AllGather {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
+    }
+
+    fn reduce_scatter(count: usize) -> Operation {
+        Operation::ReduceScatter {
+            parts: Parts::Even(count),
+            in_place: false,
+        }
+    }
+
+    /// Every operation of which all ranks know all lengths.
+    fn operations(count: usize) -> Vec<Operation> {
+        let (root, parts) = (1, Parts::Even(count));
+        let mut operations = vec![
+            Operation::Barrier,
+            Operation::Broadcast { root, count },
+            Operation::Reduce { root, count },
+            Operation::AllReduce { count },
+            all_gather(count),
+            reduce_scatter(count),
+            Operation::Gather {
+                root,
+                parts: parts.clone(),
+            },
+            Operation::Scatter { root, parts },
+        ];
+        for flag in [false, true] {
+            operations.push(Operation::Scan {
+                count,
+                exclusive: flag,
+            });
+            operations.push(Operation::AllToAll {
+                count,
+                in_place: flag,
+            });
+        }
+        operations
     }
 
     #[test]
     fn wire_numbers_stay() {
         assert_eq!(
             Algorithm::ALL.map(|algorithm| algorithm as u8),
-            [1, 2, 3, 4, 5, 6, 7]
+            [1, 2, 3, 4, 5, 6, 7, 8]
         );
     }
 
@@ -308,7 +268,8 @@ mod tests {
             Plan {
                 algorithm: Algorithm::Direct,
                 segment: 16 * KIB,
-                lookahead: 2
+                lookahead: 2,
+                ordered: false,
             }
         );
     }
@@ -317,17 +278,18 @@ mod tests {
     fn large_wide_reductions_are_single_site() {
         for world in [1, 2, 3, 16, 17, 100, 5000] {
             for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
-                let plan = all_reduce(bytes, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
-                let operation = Operation::ReduceScatter { count: bytes / 4 };
-                let plan = select(operation, 4, world, None, true);
-                assert!(
-                    is_single_site(plan.algorithm, world),
-                    "{world} {bytes} {plan}"
-                );
+                let count = bytes / 4;
+                for operation in [
+                    Operation::AllReduce { count },
+                    Operation::Reduce { root: 0, count },
+                    reduce_scatter(count),
+                ] {
+                    let plan = select(&operation, 4, world, None, true, false);
+                    assert!(
+                        is_single_site(operation.collective(), plan.algorithm, world),
+                        "{operation:?} {world} {plan}"
+                    );
+                }
             }
         }
         let plan = all_reduce(4, 4, None, true);
@@ -354,15 +316,10 @@ mod tests {
     fn every_operation_has_a_plan_that_its_collective_knows() {
         for world in [1, 2, 3, 16, 17, 1000, usize::MAX] {
             for count in [0, 1, 1000, 1 << 24, usize::MAX] {
-                for operation in [
-                    Operation::Barrier,
-                    Operation::Broadcast { root: 0, count },
-                    Operation::AllReduce { count },
-                    Operation::AllGather { count },
-                    Operation::ReduceScatter { count },
-                ] {
+                for operation in operations(count) {
                     for size in [1, 2, 4, 8] {
-                        let plan = select(operation, size, world, None, false);
+                        let wide = size == 2;
+                        let plan = select(&operation, size, world, None, wide, size == 4);
                         let collective = operation.collective();
                         assert!(algorithms(collective).contains(&plan.algorithm));
                         assert!(plan.segment > 0 && plan.lookahead > 0);
@@ -373,34 +330,55 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_done_is_not_selected() {
+        for world in [1, 2, 5, 40] {
+            for bytes in [0, 8, MIB, 1 << 30] {
+                for operation in [Operation::AllReduce { count: bytes }, reduce_scatter(bytes)] {
+                    for forced in [None, Some(Algorithm::Ring)] {
+                        let plan = select(&operation, 1, world, forced, false, true);
+                        assert_ne!(plan.algorithm, Algorithm::Ring);
+                    }
+                }
+            }
+        }
+        let parts = Parts::uneven(&[1; 40]).unwrap();
+        let gather = Operation::Gather { root: 3, parts };
+        for forced in [None, Some(Algorithm::Binomial)] {
+            let plan = select(&gather, 1, 40, forced, false, false);
+            assert_eq!(plan.algorithm, Algorithm::Direct);
+        }
+        let forced = Some(Algorithm::Ring);
+        let plan = select(&all_gather(8), 1, 40, forced, false, true);
+        assert_eq!(plan.algorithm, Algorithm::Ring);
+    }
+
+    #[test]
     fn schedules_of_huge_operations_are_bounded() {
-        for (operation, world) in [
-            (Operation::AllReduce { count: 1 << 38 }, 4),
-            (Operation::AllReduce { count: 1 << 38 }, 40),
-            (Operation::AllGather { count: 1 << 38 }, 7),
-            (Operation::ReduceScatter { count: 1 << 38 }, 33),
-            (
-                Operation::Broadcast {
-                    root: 1,
-                    count: 1 << 38,
-                },
-                5,
-            ),
-            (
-                Operation::Broadcast {
-                    root: 1,
-                    count: 1 << 38,
-                },
-                2,
-            ),
-        ] {
-            let plan = select(operation, 1, world, None, false);
-            let schedule = super::super::build(operation, world, 0, plan);
-            assert!(
-                schedule.items.len() <= ITEMS,
-                "{operation:?}: {}",
-                schedule.items.len()
-            );
+        for world in [2, 5, 33, 100] {
+            for operation in operations(1 << 38) {
+                for &forced in algorithms(operation.collective()) {
+                    for rank in [0, 1] {
+                        let plan = select(&operation, 1, world, Some(forced), false, false);
+                        let schedule = super::super::build(&operation, world, rank, plan);
+                        let items = schedule.items.len();
+                        assert!(items <= ITEMS, "{operation:?} {world} {plan}: {items}");
+                    }
+                }
+            }
+        }
+        let link = |rank| super::super::Link {
+            rank,
+            sends: 1 << 38,
+            expects: 1 << 38,
+        };
+        let exchange = Operation::Exchange {
+            links: (0..40).map(link).collect(),
+        };
+        let parts = Parts::uneven(&[1 << 38; 40]).unwrap();
+        for operation in [exchange, Operation::Gather { root: 7, parts }] {
+            let plan = select(&operation, 1, 40, None, false, false);
+            let schedule = super::super::build(&operation, 40, 7, plan);
+            assert!(schedule.items.len() <= ITEMS, "{operation:?}");
         }
     }
 }

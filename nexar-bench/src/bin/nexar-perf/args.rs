@@ -1,45 +1,17 @@
 //! The command line.
 
-use crate::size::{self, Sweep};
-use clap::{Parser, ValueEnum};
+use crate::{
+    collective::Kind,
+    help::{DETAILS, EXAMPLES},
+    size::{self, Sweep, readable},
+};
+use clap::{Parser, ValueEnum, builder::PossibleValue};
 use nexar_bench::options;
 use nexar_collectives::{DataType, ReduceOp};
 use nexar_quic::Backend;
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-const EXAMPLES: &str = "\
-Examples:
-  nexar-perf all-reduce -n 4                   8 B to 64 MiB, f32 sum
-  nexar-perf all-reduce -n 2 --dtype bf16 --op max --max 1M
-  nexar-perf broadcast -n 3 --root 2 --min 1M --max 1G --factor 4
-  nexar-perf barrier -n 8 --json -             one JSON object per line
-  nexar-run -n 2 -- nexar-perf all-gather      started by something else";
-
-const DETAILS: &str = "\
-Across hosts, start one nexar-perf per rank with NEXAR_RANK, NEXAR_WORLD_SIZE,
-NEXAR_SEED (host:port of rank 0) and NEXAR_SECRET in the environment.
-
-Columns, as in nccl-tests:
-  size    bytes of the buffer; of the larger one for all-gather and
-          reduce-scatter (the blocks of all ranks together). A size that is no
-          multiple of the element (and of the ranks) is rounded down.
-  count   elements; those of one rank for all-gather and reduce-scatter
-  time    of one operation: back-to-back operations divided by their number,
-          slowest rank, median of five loops
-  algbw   size / time, in GB/s (1e9 bytes)
-  busbw   algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather and
-          reduce-scatter, 1 for broadcast: comparable between numbers of ranks
-  #wrong  elements that differ from the exact result, on all ranks together
-
---json writes one object per size with the keys collective, ranks, transport,
-dtype, redop, bytes, count, time_us, p50_us, p99_us, algbw_gbps, busbw_gbps (in
-GB/s, as in the table) and wrong (null if not checked). p50_us and p99_us are
-of single operations, timed one by one, each on its slowest rank.
-
-Exit status: 0; 1 if an element is wrong; 2 if the arguments do not make sense;
-3 if an operation fails; 128 + signal if a signal killed a rank.";
-
-/// Measures a collective between N processes and prints the table of nccl-tests.
+/// Measures an operation between N processes: collectives in the manner of nccl-tests, and messages.
 ///
 /// Starts N ranks of itself on this machine, or joins as one rank if NEXAR_RANK is in the environment.
 #[derive(Debug, Clone, Parser)]
@@ -52,8 +24,8 @@ Exit status: 0; 1 if an element is wrong; 2 if the arguments do not make sense;
 )]
 pub(crate) struct Args {
     /// What to measure
-    #[arg(value_enum)]
-    pub(crate) collective: Kind,
+    #[arg(value_enum, value_name = "OPERATION")]
+    pub(crate) subject: Subject,
 
     /// Number of ranks to start on this machine
     #[arg(short = 'n', long, value_name = "RANKS", value_parser = clap::value_parser!(u16).range(1..))]
@@ -87,9 +59,13 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, default_value = "sum")]
     pub(crate) op: ReduceOp,
 
-    /// Root rank of a broadcast
+    /// Root rank of a broadcast, reduce, gather or scatter
     #[arg(short = 'r', long, value_name = "RANK", default_value = "0")]
     pub(crate) root: usize,
+
+    /// Tensors of all-reduce-many, among which each size is divided
+    #[arg(long, value_name = "COUNT", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) tensors: u32,
 
     /// Transports (quinn, s2n-quic), given to the ranks in turn
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = options::transport)]
@@ -113,13 +89,10 @@ pub(crate) struct Args {
 }
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    Broadcast,
-    Barrier,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Collective(Kind),
+    SendRecv,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,25 +101,39 @@ pub(crate) enum RuntimeKind {
     CurrentThread,
 }
 
-impl Kind {
+impl Subject {
+    const ALL: [Subject; Kind::ALL.len() + 1] = {
+        let mut all = [Subject::SendRecv; Kind::ALL.len() + 1];
+        let mut at = 0;
+        while at < Kind::ALL.len() {
+            all[at] = Subject::Collective(Kind::ALL[at]);
+            at += 1;
+        }
+        all
+    };
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Kind::AllReduce => "all-reduce",
-            Kind::AllGather => "all-gather",
-            Kind::ReduceScatter => "reduce-scatter",
-            Kind::Broadcast => "broadcast",
-            Kind::Barrier => "barrier",
+            Subject::Collective(kind) => kind.name(),
+            Subject::SendRecv => "send-recv",
         }
     }
 
-    pub(crate) const fn reduces(self) -> bool {
-        matches!(self, Kind::AllReduce | Kind::ReduceScatter)
+    const fn about(self) -> &'static str {
+        match self {
+            Subject::Collective(kind) => kind.describe().about,
+            Subject::SendRecv => "Latency and bandwidth of messages between two ranks",
+        }
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+impl ValueEnum for Subject {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.about()))
     }
 }
 
@@ -163,13 +150,7 @@ fn checks(text: &str) -> Result<u32, String> {
 impl Args {
     /// What the parser cannot see.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if let Some(Err(error)) = self.reduction().map(|op| op.check(self.dtype)) {
-            let known = ReduceOp::ALL
-                .into_iter()
-                .filter(|op| op.supports(self.dtype));
-            let known: Vec<_> = known.map(ReduceOp::name).collect();
-            return Err(format!("{error}; --op can be {}", known.join(", ")));
-        }
+        self.check_reduction()?;
         if self.min == 0 {
             return Err("--min: the smallest size is 1 byte".into());
         }
@@ -180,32 +161,57 @@ impl Args {
             ));
         }
         match self.ranks {
-            Some(ranks) => self.check_root(ranks.into()),
+            Some(ranks) => self.check_world(ranks.into()),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn check_root(&self, world_size: usize) -> Result<(), String> {
-        if self.collective == Kind::Broadcast && self.root >= world_size {
-            let root = self.root;
-            return Err(format!(
-                "--root: there is no rank {root} in a world of {world_size}"
-            ));
+    fn check_reduction(&self) -> Result<(), String> {
+        let Subject::Collective(kind) = self.subject else {
+            return Ok(());
+        };
+        if !kind.describe().reduces {
+            return Ok(());
         }
-        Ok(())
+        let error = match self.op.check(self.dtype) {
+            Err(error) => error.to_string(),
+            Ok(()) if !kind.allows(self.op) => format!("there is no {kind} of {}", self.op),
+            Ok(()) => return Ok(()),
+        };
+        let known = ReduceOp::ALL
+            .into_iter()
+            .filter(|op| op.supports(self.dtype) && kind.allows(*op));
+        let known: Vec<_> = known.map(ReduceOp::name).collect();
+        Err(format!("{error}; --op can be {}", known.join(", ")))
     }
 
-    /// The reduction, where there is one.
-    pub(crate) fn reduction(&self) -> Option<ReduceOp> {
-        self.collective.reduces().then_some(self.op)
+    /// What the number of ranks decides.
+    pub(crate) fn check_world(&self, world_size: usize) -> Result<(), String> {
+        let root = self.root;
+        match self.subject {
+            Subject::Collective(kind) if kind.describe().rooted && root >= world_size => Err(
+                format!("--root: there is no rank {root} in a world of {world_size}"),
+            ),
+            Subject::SendRecv if world_size < 2 => {
+                Err("send-recv: it takes at least 2 ranks".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The sizes to measure; a barrier has none.
     pub(crate) fn sizes(&self) -> Sweep {
-        match self.collective {
-            Kind::Barrier => Sweep::new(0, 0, self.factor),
+        match self.subject {
+            Subject::Collective(kind) if !kind.has_data() => Sweep::new(0, 0, self.factor),
             _ => Sweep::new(self.min, self.max, self.factor),
         }
+    }
+
+    /// What the head of the table says about the sizes.
+    pub(crate) fn describe_sizes(&self) -> String {
+        let (min, max) = (readable(self.min), readable(self.max));
+        let (factor, check) = (self.factor, self.check);
+        format!(", {min} to {max} by factor {factor}, checks {check}")
     }
 }
 
@@ -232,7 +238,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
-        let cases: [&[&str]; 5] = [
+        let cases: [&[&str]; 9] = [
+            &["scan", "--op", "average"],
+            &["exclusive-scan", "--dtype", "i8", "--op", "average"],
+            &["gather", "-n", "2", "--root", "2"],
+            &["send-recv", "-n", "1"],
             &["all-reduce", "--dtype", "bool"],
             &["reduce-scatter", "--op", "bit-and"],
             &["broadcast", "-n", "2", "--root", "2"],

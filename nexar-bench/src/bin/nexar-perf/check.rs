@@ -61,8 +61,9 @@ impl<E: Element> Pattern<E> {
         }
     }
 
-    /// Compares `buffer`, which starts at element `start` of the pattern, bit by bit.
-    pub(crate) fn compare(&self, start: usize, buffer: &[E], verdict: &mut Verdict) {
+    /// Compares `buffer`, which starts at element `start` of the pattern, bit by bit. Mistakes are counted
+    /// from `first`.
+    pub(crate) fn compare(&self, start: usize, buffer: &[E], first: usize, verdict: &mut Verdict) {
         for (offset, expected) in self.pieces(start..start + buffer.len()) {
             let got = &buffer[offset..offset + expected.len()];
             if E::as_bytes(got) == E::as_bytes(expected) {
@@ -71,7 +72,7 @@ impl<E: Element> Pattern<E> {
             for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
                 let one = std::slice::from_ref;
                 if E::as_bytes(one(got)) != E::as_bytes(one(expected)) {
-                    verdict.add(start + offset + i, got, expected);
+                    verdict.add(first + offset + i, got, expected);
                 }
             }
         }
@@ -79,6 +80,13 @@ impl<E: Element> Pattern<E> {
 }
 
 impl Verdict {
+    /// Adds the outcome of another comparison.
+    pub(crate) fn merge(&mut self, other: Verdict) {
+        self.wrong += other.wrong;
+        let left = MAX_MISTAKES.saturating_sub(self.mistakes.len());
+        self.mistakes.extend(other.mistakes.into_iter().take(left));
+    }
+
     fn add(&mut self, index: usize, got: &impl std::fmt::Debug, expected: &impl std::fmt::Debug) {
         self.wrong += 1;
         if self.mistakes.len() < MAX_MISTAKES {
@@ -105,7 +113,7 @@ mod tests {
         assert_eq!(buffer[..2], [7, 8]);
         assert_eq!(buffer[PERIOD - 7..PERIOD - 5], [0, 1]);
         let mut verdict = Verdict::default();
-        pattern.compare(7, &buffer, &mut verdict);
+        pattern.compare(7, &buffer, 0, &mut verdict);
         assert_eq!(verdict.wrong, 0);
     }
 
@@ -118,10 +126,10 @@ mod tests {
         buffer[PERIOD + 1..PERIOD + 11].fill(-0.5);
         buffer[0] = -0.0;
         let mut verdict = Verdict::default();
-        pattern.compare(0, &buffer, &mut verdict);
+        pattern.compare(0, &buffer, 100, &mut verdict);
         assert_eq!((verdict.wrong, verdict.mistakes.len()), (11, MAX_MISTAKES));
         let expected = Mistake {
-            index: PERIOD + 1,
+            index: PERIOD + 101,
             got: "-0.5".into(),
             expected: "1.0".into(),
         };
@@ -133,7 +141,7 @@ mod tests {
         let pattern = Pattern::new(0, |_| 1u8);
         let mut verdict = Verdict::default();
         pattern.fill(0, &mut []);
-        pattern.compare(0, &[], &mut verdict);
+        pattern.compare(0, &[], 0, &mut verdict);
         assert_eq!(verdict.wrong, 0);
     }
 }

@@ -1,14 +1,16 @@
-//! Measures collectives and prints the table of nccl-tests.
+//! Measures collectives in the manner of nccl-tests, and messages between two ranks.
 
 mod args;
 mod check;
+mod collective;
+mod help;
 mod measure;
+mod messages;
 mod rank;
 mod report;
-mod shape;
 mod size;
+mod sweep;
 mod values;
-mod workload;
 
 use args::{Args, RuntimeKind};
 use clap::Parser;

@@ -3,7 +3,6 @@
 //! An operation takes as long as on its slowest rank: the ranks' times are combined by maximum before
 //! anything is computed from them.
 
-use crate::{values::Value, workload::Workload};
 use nexar_collectives::{Communicator, ReduceOp, Result};
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,19 @@ const MAX_BATCH: u64 = 2048;
 /// Operations before the measurement where their number is given neither by the user nor by the time.
 const WARMUP: u32 = 5;
 
+/// What is measured.
+pub(crate) trait Operation {
+    fn comm(&self) -> &Communicator;
+
+    /// Does this rank's part once.
+    async fn run(&mut self) -> Result<()>;
+
+    /// Whether the times of this rank count. Those of at least one rank do.
+    fn is_timed(&self) -> bool {
+        true
+    }
+}
+
 /// How often to run the operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Repeats {
@@ -43,35 +55,42 @@ pub(crate) struct Timing {
     pub(crate) p99: Duration,
 }
 
-/// Measures at the workload's present size.
-pub(crate) async fn measure<E: Value>(
-    work: &mut Workload<'_, E>,
-    repeats: Repeats,
-) -> Result<Timing> {
-    work.clear();
+/// Measures operations back to back, and then one by one.
+pub(crate) async fn measure(work: &mut impl Operation, repeats: Repeats) -> Result<Timing> {
     let (iters, singles) = plan(work, repeats).await?;
+    let time = loops(work, iters).await?;
+    work.comm().barrier().await?;
+    let mut single = Vec::with_capacity(singles as usize);
+    for _ in 0..singles {
+        single.push(nanoseconds(batch(work, 1).await?));
+    }
+    let single = slowest(work, single).await?;
+    Ok(Timing {
+        time,
+        p50: percentile(&single, 50),
+        p99: percentile(&single, 99),
+    })
+}
+
+/// Measures operations back to back: the time of one.
+pub(crate) async fn measure_loops(work: &mut impl Operation, repeats: Repeats) -> Result<Duration> {
+    let (iters, _) = plan(work, repeats).await?;
+    loops(work, iters).await
+}
+
+async fn loops(work: &mut impl Operation, iters: u64) -> Result<Duration> {
     let mut loops = Vec::with_capacity(LOOPS);
     for _ in 0..LOOPS {
         work.comm().barrier().await?;
         let elapsed = batch(work, iters).await?;
         loops.push(nanoseconds(elapsed) / iters);
     }
-    work.comm().barrier().await?;
-    let mut single = Vec::with_capacity(singles as usize);
-    for _ in 0..singles {
-        single.push(nanoseconds(batch(work, 1).await?));
-    }
-    let loops = slowest(work.comm(), loops).await?;
-    let single = slowest(work.comm(), single).await?;
-    Ok(Timing {
-        time: percentile(&loops, 50),
-        p50: percentile(&single, 50),
-        p99: percentile(&single, 99),
-    })
+    let loops = slowest(work, loops).await?;
+    Ok(percentile(&loops, 50))
 }
 
 /// Warms up; gives the operations per loop and those to time one by one, the same on every rank.
-async fn plan<E: Value>(work: &mut Workload<'_, E>, repeats: Repeats) -> Result<(u64, u64)> {
+async fn plan(work: &mut impl Operation, repeats: Repeats) -> Result<(u64, u64)> {
     let warmup = match (repeats.warmup, repeats.iters) {
         (Some(warmup), _) => warmup,
         (None, Some(_)) => WARMUP,
@@ -103,7 +122,7 @@ fn repetitions(nanoseconds_each: u64) -> (u64, u64) {
     )
 }
 
-async fn batch<E: Value>(work: &mut Workload<'_, E>, operations: u64) -> Result<Duration> {
+async fn batch(work: &mut impl Operation, operations: u64) -> Result<Duration> {
     let start = Instant::now();
     for _ in 0..operations {
         work.run().await?;
@@ -116,8 +135,11 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// For each operation the time of its slowest rank, in ascending order.
-async fn slowest(comm: &Communicator, mut times: Vec<u64>) -> Result<Vec<u64>> {
-    comm.all_reduce(&mut times, ReduceOp::Max).await?;
+async fn slowest(work: &impl Operation, mut times: Vec<u64>) -> Result<Vec<u64>> {
+    if !work.is_timed() {
+        times.fill(0);
+    }
+    work.comm().all_reduce(&mut times, ReduceOp::Max).await?;
     times.sort_unstable();
     Ok(times)
 }

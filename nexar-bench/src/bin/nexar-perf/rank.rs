@@ -1,12 +1,12 @@
 //! One rank: joins, measures, and leaves.
 
 use crate::{
-    args::Args,
-    check::{MAX_MISTAKES, Verdict},
-    measure::{Repeats, measure},
-    report::{FileError, Report, Row},
+    args::{Args, Subject},
+    collective::Collective,
+    messages::Messages,
+    report::FileError,
+    sweep::sweep,
     values::Value,
-    workload::{Task, Workload},
 };
 use nexar_collectives::{Builder, Communicator, DataType, Error, bf16, f16};
 use std::{env, io};
@@ -47,24 +47,20 @@ impl RankError {
 pub(crate) async fn run(args: &Args) -> Result<Outcome, RankError> {
     let comm = join(args).await?;
     check_world(args, &comm)?;
-    let report = match comm.rank() {
-        0 => Some(Report::new(args, comm.world_size())?),
-        _ => None,
-    };
     let wrong = match args.dtype {
-        DataType::F32 => sweep::<f32>(&comm, args, report).await,
-        DataType::F64 => sweep::<f64>(&comm, args, report).await,
-        DataType::F16 => sweep::<f16>(&comm, args, report).await,
-        DataType::Bf16 => sweep::<bf16>(&comm, args, report).await,
-        DataType::I8 => sweep::<i8>(&comm, args, report).await,
-        DataType::I16 => sweep::<i16>(&comm, args, report).await,
-        DataType::I32 => sweep::<i32>(&comm, args, report).await,
-        DataType::I64 => sweep::<i64>(&comm, args, report).await,
-        DataType::U8 => sweep::<u8>(&comm, args, report).await,
-        DataType::U16 => sweep::<u16>(&comm, args, report).await,
-        DataType::U32 => sweep::<u32>(&comm, args, report).await,
-        DataType::U64 => sweep::<u64>(&comm, args, report).await,
-        DataType::Bool => sweep::<bool>(&comm, args, report).await,
+        DataType::F32 => measure::<f32>(&comm, args).await,
+        DataType::F64 => measure::<f64>(&comm, args).await,
+        DataType::F16 => measure::<f16>(&comm, args).await,
+        DataType::Bf16 => measure::<bf16>(&comm, args).await,
+        DataType::I8 => measure::<i8>(&comm, args).await,
+        DataType::I16 => measure::<i16>(&comm, args).await,
+        DataType::I32 => measure::<i32>(&comm, args).await,
+        DataType::I64 => measure::<i64>(&comm, args).await,
+        DataType::U8 => measure::<u8>(&comm, args).await,
+        DataType::U16 => measure::<u16>(&comm, args).await,
+        DataType::U32 => measure::<u32>(&comm, args).await,
+        DataType::U64 => measure::<u64>(&comm, args).await,
+        DataType::Bool => measure::<bool>(&comm, args).await,
         other => Err(RankError::Usage(format!(
             "--dtype: {other} cannot be measured yet"
         ))),
@@ -95,103 +91,13 @@ fn check_world(args: &Args, comm: &Communicator) -> Result<(), RankError> {
         let message = format!("-n {ranks}, but NEXAR_WORLD_SIZE is {world_size}: leave -n out");
         return Err(RankError::Usage(message));
     }
-    args.check_root(world_size).map_err(RankError::Usage)
+    args.check_world(world_size).map_err(RankError::Usage)
 }
 
-/// Measures all sizes; gives the number of wrong elements on all ranks.
-async fn sweep<E: Value>(
-    comm: &Communicator,
-    args: &Args,
-    mut report: Option<Report>,
-) -> Result<u64, RankError> {
-    let transport = transports(comm).await?;
-    if let Some(report) = &mut report {
-        report.start(transport)?;
+/// Measures what the command line says with elements of this type; gives the number of wrong ones.
+async fn measure<E: Value>(comm: &Communicator, args: &Args) -> Result<u64, RankError> {
+    match args.subject {
+        Subject::Collective(kind) => sweep(args, Collective::<E>::new(comm, args, kind)?).await,
+        Subject::SendRecv => sweep(args, Messages::<E>::new(comm, args)?).await,
     }
-    let task = Task {
-        kind: args.collective,
-        op: args.op,
-        root: args.root,
-    };
-    let repeats = Repeats {
-        iters: args.iters,
-        warmup: args.warmup,
-    };
-    let largest = args.sizes().last().unwrap_or_default();
-    let mut work = Workload::<E>::new(comm, task, largest)?;
-    let mut all_wrong = 0;
-    for bytes in args.sizes() {
-        work.resize(bytes);
-        let mut verdict = Verdict::default();
-        check(&mut work, args.check, &mut verdict).await?;
-        let timing = measure(&mut work, repeats).await?;
-        check(&mut work, args.check, &mut verdict).await?;
-        tell(comm.rank(), bytes, &verdict);
-        let mut wrong = vec![0; comm.world_size()];
-        comm.all_gather(&[verdict.wrong], &mut wrong).await?;
-        let wrong: u64 = wrong.into_iter().sum();
-        all_wrong += wrong;
-        if let Some(report) = &mut report {
-            let wrong = (args.check > 0).then_some(wrong);
-            report.row(Row {
-                shape: work.shape(),
-                timing,
-                wrong,
-            })?;
-        }
-    }
-    if let Some(report) = report {
-        report.finish()?;
-    }
-    Ok(all_wrong)
-}
-
-async fn check<E: Value>(
-    work: &mut Workload<'_, E>,
-    times: u32,
-    verdict: &mut Verdict,
-) -> Result<(), Error> {
-    for _ in 0..times {
-        work.check(verdict).await?;
-    }
-    Ok(())
-}
-
-/// Names the first wrong elements of this rank.
-fn tell(rank: usize, bytes: usize, verdict: &Verdict) {
-    for mistake in &verdict.mistakes {
-        let (index, got, expected) = (mistake.index, &mistake.got, &mistake.expected);
-        eprintln!(
-            "nexar-perf: rank {rank}, {bytes} B, element {index}: got {got}, expected {expected}"
-        );
-    }
-    if verdict.wrong > MAX_MISTAKES as u64 {
-        eprintln!(
-            "nexar-perf: rank {rank}, {bytes} B: {} wrong elements",
-            verdict.wrong
-        );
-    }
-}
-
-/// Longest name of a transport in the table.
-const NAME: usize = 16;
-
-/// The transports of all ranks, each once: `quinn`, or `quinn,s2n-quic` in a mixed group.
-async fn transports(comm: &Communicator) -> Result<String, Error> {
-    let mut own = [0; NAME];
-    let name = comm.transport_name().as_bytes();
-    let length = name.len().min(NAME);
-    own[..length].copy_from_slice(&name[..length]);
-    let mut all = vec![0; NAME * comm.world_size()];
-    comm.all_gather(&own, &mut all).await?;
-    let mut names: Vec<String> = Vec::new();
-    for name in all.chunks(NAME) {
-        let name = String::from_utf8_lossy(name)
-            .trim_end_matches('\0')
-            .to_owned();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    Ok(names.join(","))
 }

@@ -5,6 +5,7 @@
 //! wrap, floats are small whole numbers (for products powers of two).
 
 use nexar_collectives::{Element, ReduceOp, bf16, f16};
+use std::ops::Range;
 
 /// Where a value belongs: its rank and its index in that rank's data.
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +50,9 @@ pub(crate) trait Value: Element + Default {
     /// What a rank puts in; without a reduction any value.
     fn input(op: Option<ReduceOp>, world: usize, place: Place) -> Self;
 
-    /// The reduction of what all ranks put in at `index`. An operation that the type does not have gives
-    /// the default.
-    fn reduced(op: ReduceOp, world: usize, index: usize) -> Self;
+    /// The reduction of what some of the ranks put in at `index`; of all for an average. An operation that the
+    /// type does not have gives the default.
+    fn reduced(op: ReduceOp, world: usize, ranks: Range<usize>, index: usize) -> Self;
 }
 
 macro_rules! integers {
@@ -71,9 +72,9 @@ macro_rules! integers {
                 }) as $type
             }
 
-            fn reduced(op: ReduceOp, world: usize, index: usize) -> Self {
+            fn reduced(op: ReduceOp, world: usize, ranks: Range<usize>, index: usize) -> Self {
                 let inputs =
-                    (0..world).map(|rank| Self::input(Some(op), world, Place { rank, index }));
+                    ranks.map(|rank| Self::input(Some(op), world, Place { rank, index }));
                 let truths = inputs.clone().map(|value| value != 0);
                 let folded = match op {
                     ReduceOp::Sum => inputs.reduce(<$type>::wrapping_add),
@@ -104,8 +105,8 @@ impl Value for bool {
         place.truth(op.unwrap_or(ReduceOp::BitXor), world)
     }
 
-    fn reduced(op: ReduceOp, world: usize, index: usize) -> Self {
-        let mut inputs = (0..world).map(|rank| Self::input(Some(op), world, Place { rank, index }));
+    fn reduced(op: ReduceOp, world: usize, ranks: Range<usize>, index: usize) -> Self {
+        let mut inputs = ranks.map(|rank| Self::input(Some(op), world, Place { rank, index }));
         match op {
             ReduceOp::Min | ReduceOp::BitAnd | ReduceOp::LogicalAnd => inputs.all(|value| value),
             ReduceOp::Max | ReduceOp::BitOr | ReduceOp::LogicalOr => inputs.any(|value| value),
@@ -169,10 +170,9 @@ macro_rules! floats {
                 $from(float_input(op, world, place, $digits))
             }
 
-            fn reduced(op: ReduceOp, world: usize, index: usize) -> Self {
+            fn reduced(op: ReduceOp, world: usize, ranks: Range<usize>, index: usize) -> Self {
                 let place = |rank| Place { rank, index };
-                let inputs =
-                    (0..world).map(|rank| $to(Self::input(Some(op), world, place(rank))));
+                let inputs = ranks.map(|rank| $to(Self::input(Some(op), world, place(rank))));
                 $from(float_reduced(op, world, inputs))
             }
         }
@@ -209,9 +209,17 @@ mod tests {
                             assert_eq!(to(E::input(Some(op), world, place)), value, "{op} {world}");
                             value
                         });
-                        let exact = float_reduced(op, world, inputs);
-                        assert_eq!(to(E::reduced(op, world, index)), exact, "{op} of {world}");
-                        assert!(exact.is_finite() && !(exact == 0.0 && exact.is_sign_negative()));
+                        let inputs: Vec<f64> = inputs.collect();
+                        for end in [world / 2 + 1, world] {
+                            if op == ReduceOp::Average && end < world {
+                                continue;
+                            }
+                            let exact = float_reduced(op, world, inputs[..end].iter().copied());
+                            let reduced = to(E::reduced(op, world, 0..end, index));
+                            assert_eq!(reduced, exact, "{op} of {end} of {world}");
+                            assert!(exact.is_finite());
+                            assert!(exact != 0.0 || exact.is_sign_positive());
+                        }
                     }
                 }
             }
@@ -227,10 +235,13 @@ mod tests {
         let place = |rank| Place { rank, index: 4 };
         let input = |rank| i8::input(Some(ReduceOp::Average), 3, place(rank));
         let sum: i32 = (0..3).map(|rank| i32::from(input(rank))).sum();
-        assert_eq!(i32::from(i8::reduced(ReduceOp::Average, 3, 4)), sum / 3);
+        assert_eq!(
+            i32::from(i8::reduced(ReduceOp::Average, 3, 0..3, 4)),
+            sum / 3
+        );
         let input = |rank| u64::input(Some(ReduceOp::Sum), 2, place(rank));
         assert_eq!(
-            u64::reduced(ReduceOp::Sum, 2, 4),
+            u64::reduced(ReduceOp::Sum, 2, 0..2, 4),
             input(0).wrapping_add(input(1))
         );
     }
@@ -244,8 +255,9 @@ mod tests {
                 .filter(|op| op.supports(E::DATA_TYPE))
             {
                 for world in [1, 2, 3, 8] {
-                    let first = E::reduced(op, world, 0);
-                    let varies = (1..500).any(|index| E::reduced(op, world, index) != first);
+                    let first = E::reduced(op, world, 0..world, 0);
+                    let varies =
+                        (1..500).any(|index| E::reduced(op, world, 0..world, index) != first);
                     assert!(varies, "{op} of {world} {}", E::DATA_TYPE);
                     let first = E::input(Some(op), world, Place { rank: 0, index: 0 });
                     let differs = (1..world).any(|rank| {

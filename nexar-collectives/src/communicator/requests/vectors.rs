@@ -105,14 +105,12 @@ impl Place {
         data: Output<'a>,
         exclusive: bool,
     ) -> Result<Request<'a>> {
-        let count = data.len;
-        let operation = Operation::Scan { count, exclusive };
-        let collective = operation.collective();
-        if matches!(elements, Elements::Reduced(_, ReduceOp::Average)) {
-            let reason = "an average is not defined over the first ranks only: use the sum";
-            return Err(invalid(collective, reason));
-        }
-        Ok(request(collective, operation, elements, &[], data.bytes))
+        // The data of rank 0 of an exclusive scan stays as it is.
+        let (input, output): (&[u8], &mut [u8]) = match exclusive && self.rank == 0 {
+            true => (data.bytes, &mut []),
+            false => (&[], data.bytes),
+        };
+        scan(elements, data.len, exclusive, input, output)
     }
 
     pub(crate) fn scan_into<'a>(
@@ -122,17 +120,37 @@ impl Place {
         output: Output<'a>,
         exclusive: bool,
     ) -> Result<Request<'a>> {
-        let collective = match exclusive {
-            false => Collective::Scan,
-            true => Collective::ExclusiveScan,
-        };
-        let source = copy(collective, input, &output)?;
-        // The output of rank 0 of an exclusive scan stays as it is.
-        if !(exclusive && self.rank == 0) {
-            source.copy_to(output.bytes);
+        let source = copy(scan_kind(exclusive), input, &output)?;
+        if exclusive && self.rank == 0 {
+            return scan(elements, input.len, exclusive, input.bytes, &mut []);
         }
-        self.scan(elements, output, exclusive)
+        let request = self.scan(elements, output, exclusive)?;
+        source.copy_to(request.output);
+        Ok(request)
     }
+}
+
+const fn scan_kind(exclusive: bool) -> Collective {
+    match exclusive {
+        false => Collective::Scan,
+        true => Collective::ExclusiveScan,
+    }
+}
+
+fn scan<'a>(
+    elements: Elements<'a>,
+    count: usize,
+    exclusive: bool,
+    input: &'a [u8],
+    output: &'a mut [u8],
+) -> Result<Request<'a>> {
+    let collective = scan_kind(exclusive);
+    if matches!(elements, Elements::Reduced(_, ReduceOp::Average)) {
+        let reason = "an average is not defined over the first ranks only: use the sum";
+        return Err(invalid(collective, reason));
+    }
+    let operation = Operation::Scan { count, exclusive };
+    Ok(request(collective, operation, elements, input, output))
 }
 
 /// Checks that a call out of place has buffers of one length.

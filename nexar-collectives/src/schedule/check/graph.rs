@@ -27,7 +27,7 @@ struct Entry {
     after: [u32; 2],
     /// The other end of the message.
     partner: u32,
-    /// The next item of the same kind with the same peer.
+    /// The next item of the same kind with the same peer; of a copy, the next copy.
     next_on_lane: u32,
 }
 
@@ -122,21 +122,24 @@ impl Graph {
                         recvs,
                     });
                 }
-                for lane in [sends, recvs] {
-                    for pair in lane.windows(2) {
-                        self.entries[pair[0]].next_on_lane = pair[1] as u32;
-                    }
-                }
+                chain(&mut self.entries, sends);
+                chain(&mut self.entries, recvs);
             }
+        }
+        let copies = self.lanes(Kind::Copy);
+        for rank in 0..self.world {
+            chain(&mut self.entries, copies.get(rank * self.world));
         }
         Ok(())
     }
 
-    /// The sends or receives by sender and receiver, in the order of the schedules.
+    /// The sends or receives by sender and receiver, in the order of the schedules; copies by rank, each in
+    /// the first list of the rank.
     fn lanes(&self, kind: Kind) -> Lists {
         let lane = |entry: &Entry| match kind {
             Kind::Send => entry.rank as usize * self.world + entry.peer as usize,
-            _ => entry.peer as usize * self.world + entry.rank as usize,
+            Kind::Copy => entry.rank as usize * self.world,
+            Kind::Recv => entry.peer as usize * self.world + entry.rank as usize,
         };
         let members = || {
             self.entries
@@ -270,6 +273,13 @@ impl Graph {
     pub(super) fn send_of(&self, node: Node) -> Option<Node> {
         self.partner(node)
             .filter(|_| self.entries[node].kind == Kind::Recv)
+    }
+}
+
+/// Items of one lane, which are executed one after the other.
+fn chain(entries: &mut [Entry], lane: &[Node]) {
+    for pair in lane.windows(2) {
+        entries[pair[0]].next_on_lane = pair[1] as u32;
     }
 }
 

@@ -9,6 +9,8 @@
 //! - every element ends with what the operation promises: each contribution exactly once, and the same
 //!   expression on all ranks, in any order of execution;
 //! - accesses to the same memory, one of them a write, are ordered by dependencies and messages;
+//! - contributions are combined in the order of the ranks, where that was asked for;
+//! - ranks that tell each other of the call do so in both directions, and nobody is forgotten;
 //! - the flags and claims of the schedules are true, scratch is not read before it is written, the
 //!   input is never written.
 //!
@@ -16,11 +18,12 @@
 
 mod graph;
 mod hazard;
+mod memory;
 #[cfg(test)]
 mod mutations;
 mod values;
 
-use super::{Action, Buffer, Operation, Plan, Schedule, Span, build};
+use super::{Action, Buffer, Item, Operation, Plan, Schedule, Span, build};
 use graph::Graph;
 
 /// What the schedules cost.
@@ -75,37 +78,56 @@ pub(crate) enum Fault {
     Disagreement { rank: usize, element: usize },
     /// Two items may access the same memory at the same time.
     Race { rank: usize, items: [usize; 2] },
+    /// The item combines contributions out of order.
+    Order { rank: usize, item: usize },
+    /// A rank tells another of the call, which does not expect it, or tells it twice.
+    Told { rank: usize, other: usize },
+    /// No rank would notice that this one makes another call.
+    Alone { rank: usize },
     /// A rank may leave the barrier before all have entered.
     Barrier { rank: usize },
     /// The schedule of a rank is not that of rank 0, rotated.
     Asymmetric { rank: usize },
 }
 
-/// The schedules of all ranks.
-pub(crate) fn build_all(operation: Operation, world: usize, plan: Plan) -> Vec<Schedule> {
-    (0..world)
-        .map(|rank| build(operation, world, rank, plan))
+/// The same operation for all ranks.
+pub(crate) fn same(operation: &Operation, world: usize) -> Vec<Operation> {
+    vec![operation.clone(); world]
+}
+
+/// The schedules of all ranks, each with its operation.
+pub(crate) fn build_all(operations: &[Operation], plan: Plan) -> Vec<Schedule> {
+    operations
+        .iter()
+        .enumerate()
+        .map(|(rank, operation)| build(operation, operations.len(), rank, plan))
         .collect()
 }
 
-/// Proves the schedules of all ranks, one per rank; at most 64.
+/// Proves the schedules of all ranks, each with its operation; at most 64. `ordered`: contributions are to
+/// be combined in the order of the ranks.
 ///
 /// In worlds above 16, hazards are looked for on some ranks only, to save time.
-pub(crate) fn check(operation: Operation, schedules: &[Schedule]) -> Result<Report, Fault> {
+pub(crate) fn check(
+    operations: &[Operation],
+    ordered: bool,
+    schedules: &[Schedule],
+) -> Result<Report, Fault> {
     let world = schedules.len();
-    assert!((1..=64).contains(&world));
+    assert!((1..=64).contains(&world) && operations.len() == world);
     let mut graph = Graph::new(world);
     for (rank, schedule) in schedules.iter().enumerate() {
-        check_items(operation, world, rank, schedule)?;
+        check_items(&operations[rank], world, rank, schedule)?;
         graph.add(rank, schedule)?;
     }
     graph.pair()?;
-    let mut values = values::Values::new(operation, world);
+    check_told(operations, schedules)?;
+    let mut values = values::Values::new(operations, ordered);
     let order = graph.order(1)?;
     let result = values.run(&graph, &order, schedules)?;
     let again = values.run(&graph, &graph.order(2)?, schedules)?;
     values.compare(&result, &again)?;
-    if operation == Operation::Barrier {
+    if operations[0] == Operation::Barrier {
         hazard::check_barrier(&graph, &order)?;
     }
     let samples = [0, 1, world / 2, world.saturating_sub(2), world - 1];
@@ -119,9 +141,10 @@ pub(crate) fn check(operation: Operation, schedules: &[Schedule]) -> Result<Repo
 
 /// Builds the schedules of all ranks and counts what they cost; proves lengths and the
 /// absence of deadlock.
-pub(crate) fn count(operation: Operation, world: usize, plan: Plan) -> Result<Report, Fault> {
+pub(crate) fn count(operations: &[Operation], plan: Plan) -> Result<Report, Fault> {
+    let world = operations.len();
     let mut graph = Graph::new(world);
-    for rank in 0..world {
+    for (rank, operation) in operations.iter().enumerate() {
         graph.add(rank, &build(operation, world, rank, plan))?;
     }
     graph.pair()?;
@@ -132,7 +155,7 @@ pub(crate) fn count(operation: Operation, world: usize, plan: Plan) -> Result<Re
 /// As [`count`], from the schedule of rank 0 alone, for schedules that are the same on all ranks if
 /// peers are counted from the own rank. Whether they are is proven on three other ranks.
 pub(crate) fn count_symmetric(
-    operation: Operation,
+    operation: &Operation,
     world: usize,
     plan: Plan,
 ) -> Result<Report, Fault> {
@@ -146,17 +169,42 @@ pub(crate) fn count_symmetric(
     graph::report_symmetric(&shape_of_all, world)
 }
 
+/// Proves that ranks tell each other of the call in both directions, once, and that in a call that
+/// is not empty every rank has to do with another one.
+fn check_told(operations: &[Operation], schedules: &[Schedule]) -> Result<(), Fault> {
+    let world = schedules.len();
+    for (rank, schedule) in schedules.iter().enumerate() {
+        let told = &schedule.told;
+        for &other in told {
+            let once = told.iter().filter(|&&again| again == other).count() == 1;
+            let answers = || schedules[other].told.contains(&rank);
+            if other == rank || other >= world || !once || !answers() {
+                return Err(Fault::Told { rank, other });
+            }
+        }
+        let exchanges = |item: &Item| !matches!(item.action, Action::Copy { .. });
+        let alone = told.is_empty() && !schedule.items.iter().any(exchanges);
+        let may_be = world == 1
+            || operations[rank].is_empty()
+            || matches!(operations[rank], Operation::Exchange { .. });
+        if alone && !may_be {
+            return Err(Fault::Alone { rank });
+        }
+    }
+    Ok(())
+}
+
 /// The rules for the spans of single items.
 fn check_items(
-    operation: Operation,
+    operation: &Operation,
     world: usize,
     rank: usize,
     schedule: &Schedule,
 ) -> Result<(), Fault> {
     let inside = |span: Span| {
         let size = match span.buffer {
-            Buffer::Input => operation.input_len(world),
-            Buffer::Output => operation.output_len(world),
+            Buffer::Input => memory::input_len(operation, world, rank),
+            Buffer::Output => memory::output_len(operation, world, rank),
             Buffer::Scratch => schedule.scratch,
         };
         span.start

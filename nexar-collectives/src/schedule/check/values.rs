@@ -2,6 +2,7 @@
 
 use super::Fault;
 use super::graph::{Graph, Node};
+use super::memory::{self, Expected};
 use crate::schedule::{Action, Buffer, Operation, Schedule, Span, Store};
 use std::collections::HashMap;
 
@@ -15,11 +16,13 @@ const UNDEFINED: Expr = u32::MAX;
 pub(super) type Outputs = Vec<Vec<Expr>>;
 
 /// The expressions of all executions of one operation.
-pub(super) struct Values {
-    operation: Operation,
-    world: usize,
-    /// Elements that one rank contributes.
-    contributed: usize,
+pub(super) struct Values<'a> {
+    /// The operation of each rank.
+    operations: &'a [Operation],
+    /// Contributions are to be combined in the order of the ranks.
+    ordered: bool,
+    /// The first expression that each rank contributes, and the number of all.
+    starts: Vec<usize>,
     /// For each expression, the ranks that contributed to it and the element that it belongs to.
     facts: Vec<(u64, usize)>,
     combined: HashMap<(Expr, Expr), Expr>,
@@ -29,35 +32,46 @@ pub(super) struct Values {
 struct Memory {
     output: Vec<Expr>,
     scratch: Vec<Expr>,
-    /// For each element of the output, the span of its first combination (single-site reductions).
-    site: Vec<Option<Span>>,
+    /// For each element of the output and of scratch, the span of the combinations that it is in
+    /// (single-site reductions).
+    sites: [Vec<Option<Span>>; 2],
 }
 
-impl Values {
-    pub(super) fn new(operation: Operation, world: usize) -> Values {
-        let contributed = operation.input_len(world).max(operation.count());
-        let facts = (0..world)
-            .flat_map(|rank| (0..contributed).map(move |element| (1 << rank, element)))
-            .collect();
+impl Values<'_> {
+    pub(super) fn new(operations: &[Operation], ordered: bool) -> Values<'_> {
+        let world = operations.len();
+        let mut starts = vec![0];
+        let mut facts = Vec::new();
+        for (rank, operation) in operations.iter().enumerate() {
+            let placed = memory::in_place(operation, world, rank).len();
+            let contributed = memory::input_len(operation, world, rank).max(placed);
+            facts.extend((0..contributed).map(|element| (1 << rank, element)));
+            starts.push(facts.len());
+        }
+        let scan = matches!(operations[0], Operation::Scan { .. });
         Values {
-            operation,
-            world,
-            contributed,
+            operations,
+            ordered: ordered || scan,
+            starts,
             facts,
             combined: HashMap::new(),
         }
     }
 
+    fn world(&self) -> usize {
+        self.operations.len()
+    }
+
     fn own(&self, rank: usize, element: usize) -> Expr {
-        (rank * self.contributed + element) as Expr
+        (self.starts[rank] + element) as Expr
     }
 
     fn is_own(&self, expr: Expr) -> bool {
-        (expr as usize) < self.world * self.contributed
+        (expr as usize) < self.starts[self.world()]
     }
 
     fn is_complete(&self, expr: Expr) -> bool {
-        self.facts[expr as usize].0 == u64::MAX >> (64 - self.world)
+        self.facts[expr as usize].0 == below(self.world())
     }
 
     /// Executes the schedules in this order, and proves the result.
@@ -112,19 +126,17 @@ impl Values {
     }
 
     fn memory(&self, rank: usize, schedule: &Schedule) -> Memory {
-        let len = self.operation.output_len(self.world);
-        let in_place = self.operation.input_len(self.world) == 0;
-        let initial = |element| {
-            if in_place {
-                self.own(rank, element)
-            } else {
-                UNDEFINED
-            }
+        let (operation, world) = (&self.operations[rank], self.world());
+        let len = memory::output_len(operation, world, rank);
+        let placed = memory::in_place(operation, world, rank);
+        let initial = |element| match placed.contains(&element) {
+            true => self.own(rank, element - placed.start),
+            false => UNDEFINED,
         };
         Memory {
             output: (0..len).map(initial).collect(),
             scratch: vec![UNDEFINED; schedule.scratch],
-            site: vec![None; len],
+            sites: [vec![None; len], vec![None; schedule.scratch]],
         }
     }
 
@@ -175,12 +187,13 @@ impl Values {
                 return Err(Fault::Undefined { rank, item });
             }
             if single_site {
-                let site = match span.buffer {
-                    Buffer::Output => memory.site[element].get_or_insert(span),
-                    _ => return Err(Fault::SingleSite { rank, item }),
-                };
-                if *site != span || !self.is_own(*value) {
+                let in_scratch = usize::from(span.buffer == Buffer::Scratch);
+                let site = &mut memory.sites[in_scratch][element];
+                if *site.get_or_insert(span) != span || !self.is_own(*value) {
                     return Err(Fault::SingleSite { rank, item });
+                }
+                if last {
+                    *site = None;
                 }
             }
             let (held_ranks, held_element) = self.facts[held as usize];
@@ -196,11 +209,17 @@ impl Values {
             } else {
                 (held, *value)
             };
+            let ranks = |expr: Expr| self.facts[expr as usize].0;
+            if self.ordered && !follow(ranks(operands.0), ranks(operands.1)) {
+                return Err(Fault::Order { rank, item });
+            }
             *value = *self.combined.entry(operands).or_insert_with(|| {
                 self.facts.push((held_ranks | incoming_ranks, held_element));
                 self.facts.len() as Expr - 1
             });
-            if last != self.is_complete(*value) {
+            // No rank of a scan but the last gets all contributions, so none has to know that it did.
+            let scan = matches!(self.operations[rank], Operation::Scan { .. });
+            if last != (self.is_complete(*value) && !scan) {
                 return Err(flag("last"));
             }
         }
@@ -210,25 +229,18 @@ impl Values {
     fn check_outputs(&self, outputs: &Outputs) -> Result<(), Fault> {
         for (rank, output) in outputs.iter().enumerate() {
             for (element, &value) in output.iter().enumerate() {
-                // A reduction among one rank is that rank's contribution, which is complete.
-                let complete = |of: usize| {
-                    value != UNDEFINED
-                        && self.is_complete(value)
-                        && self.facts[value as usize].1 == of
-                };
-                let right = match self.operation {
-                    Operation::Barrier => true,
-                    Operation::Broadcast { root, .. } => value == self.own(root, element),
-                    Operation::AllGather { count } => {
-                        value == self.own(element / count, element % count)
+                let right = match memory::expected(self.operations, rank, element) {
+                    Expected::Anything => true,
+                    Expected::Element { rank, element } => value == self.own(rank, element),
+                    // A reduction among one rank is that rank's contribution.
+                    Expected::Combined { ranks, element } => {
+                        value != UNDEFINED && self.facts[value as usize] == (below(ranks), element)
                     }
-                    Operation::AllReduce { .. } => complete(element),
-                    Operation::ReduceScatter { count } => complete(rank * count + element),
                 };
                 if !right {
                     return Err(Fault::Result { rank, element });
                 }
-                let agreed = !matches!(self.operation, Operation::ReduceScatter { .. });
+                let agreed = matches!(self.operations[rank], Operation::AllReduce { .. });
                 if agreed && value != outputs[0][element] {
                     return Err(Fault::Disagreement { rank, element });
                 }
@@ -246,6 +258,19 @@ impl Values {
         }
         Ok(())
     }
+}
+
+/// All ranks below this one.
+fn below(rank: usize) -> u64 {
+    match rank {
+        0 => 0,
+        _ => u64::MAX >> (64 - rank),
+    }
+}
+
+/// Whether the lowest of the upper ranks is next to the highest of the lower ones.
+fn follow(lower: u64, upper: u64) -> bool {
+    64 - lower.leading_zeros() == upper.trailing_zeros()
 }
 
 fn write(memory: &mut Memory, span: Span, values: &[Expr]) {
