@@ -37,7 +37,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Fills `output` on `root` with the element-wise reduction of all ranks' `input`, which stays as it is. On the other
     /// ranks `output` stays as it is and may be empty.
     ///
-    /// Otherwise as [`reduce`](Self::reduce), whose page has an example.
+    /// Otherwise as [`reduce`](Self::reduce), which has an example.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Fills `output` on every rank with the element-wise reduction of all ranks' `input`, which stays as it is. All
     /// lengths are the same.
     ///
-    /// Otherwise as [`all_reduce`](Self::all_reduce), whose page has an example.
+    /// Otherwise as [`all_reduce`](Self::all_reduce), which has an example.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
 
     /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r. `input` stays as it is.
     ///
-    /// Otherwise as [`scan`](Self::scan), whose page has an example.
+    /// Otherwise as [`scan`](Self::scan), which has an example.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r − 1. On rank 0 it stays
     /// as it is, so that it can be given the value that suits the reduction before, such as 0.
     ///
-    /// Otherwise as [`exclusive_scan`](Self::exclusive_scan), whose page has an example.
+    /// Otherwise as [`exclusive_scan`](Self::exclusive_scan), which has an example.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// All-gather in which each rank's block is already in its place in `data`, which consists of one block for each
     /// rank.
     ///
-    /// Otherwise as [`all_gather`](Self::all_gather), whose page has an example.
+    /// Otherwise as [`all_gather`](Self::all_gather), which has an example.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Reduce-scatter in which each rank's result replaces its own block of `data`, which consists of one block for each
     /// rank. The other blocks have unspecified values afterwards.
     ///
-    /// Otherwise as [`reduce_scatter`](Self::reduce_scatter), whose page has an example.
+    /// Otherwise as [`reduce_scatter`](Self::reduce_scatter), which has an example.
     ///
     /// # Errors
     ///
@@ -294,7 +294,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
 
     /// All-to-all in which what comes from rank i replaces what goes to it.
     ///
-    /// Otherwise as [`all_to_all`](Self::all_to_all), whose page has an example.
+    /// Otherwise as [`all_to_all`](Self::all_to_all), which has an example.
     ///
     /// # Errors
     ///

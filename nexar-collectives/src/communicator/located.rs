@@ -23,7 +23,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Replaces each of `values` on every rank by the largest that a rank has at that place, and the location beside it by
     /// that of the same rank.
     ///
-    /// Otherwise as [`all_reduce_min_location`](Self::all_reduce_min_location), whose page has an example.
+    /// Otherwise as [`all_reduce_min_location`](Self::all_reduce_min_location), which has an example.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ impl<E: Pod> Reduction<E> {
     /// A reduction that may be applied in any order. All ranks give it the same name: different names are a
     /// mismatch.
     ///
-    /// A function that panics aborts the operation on all ranks.
+    /// A panic of the function is the caller's, and aborts the operation on the other ranks.
     pub fn commutative(
         name: impl Into<String>,
         combine: impl Fn(&E, &E) -> E + Send + Sync + 'static,
@@ -115,7 +115,7 @@ fn output<E: Pod>(data: &mut [E]) -> Output<'_> {
 }
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// [`all_reduce`](Self::all_reduce) with a [`Reduction`] of one's own, whose page has an example.
+    /// [`all_reduce`](Self::all_reduce) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`reduce`](Self::reduce) with a [`Reduction`] of one's own, whose page has an example.
+    /// [`reduce`](Self::reduce) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`reduce_scatter`](Self::reduce_scatter) with a [`Reduction`] of one's own, whose page has an example.
+    /// [`reduce_scatter`](Self::reduce_scatter) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`scan`](Self::scan) with a [`Reduction`] of one's own, whose page has an example.
+    /// [`scan`](Self::scan) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`exclusive_scan`](Self::exclusive_scan) with a [`Reduction`] of one's own, whose page has an example.
+    /// [`exclusive_scan`](Self::exclusive_scan) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
