@@ -9,6 +9,7 @@ mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
 mod exchanges;
+mod mixed;
 mod model;
 mod moves;
 mod nan;
