@@ -14,6 +14,7 @@ mod model;
 mod moves;
 mod nan;
 mod precision;
+mod random;
 mod reductions;
 mod refused;
 mod scans;
