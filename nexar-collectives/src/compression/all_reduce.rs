@@ -17,48 +17,8 @@ use nexar_device::DeviceAdapter;
 const LABEL: Collective = Collective::AllReduceCompressed;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Replaces `data` on every rank by the sum or average of all ranks' data, as well as the compressor lets it through. The
-    /// length is the same on all ranks, and so are the compressor, its settings and, where it draws random numbers,
-    /// the round. Every rank gets the same bits.
-    ///
-    /// What the compressor leaves out is kept in `compression` and added to the data of the next call; see
-    /// [`compression`](crate::compression).
-    ///
-    /// Cost: the bytes in the table of [`compression`](crate::compression), in one exchange, or two for
-    /// [`BlockQuantization`](crate::compression::BlockQuantization). Compressing runs in the task that awaits the call; of the built-in
-    /// compressors the slowest takes about 2 ns for an element.
-    ///
-    /// ```
-    /// use nexar_collectives::{
-    ///     Communicator, ReduceOp,
-    ///     compression::{Compression, TopK},
-    /// };
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> nexar_collectives::Result<()> {
-    /// # let comm = Communicator::local(1).await?.remove(0);
-    /// let mut compression = Compression::new(TopK::new(0.25)?);
-    /// let mut grads = vec![0.5, -4.0, 1.0, 0.25];
-    /// comm.all_reduce_compressed(&mut grads, ReduceOp::Average, &mut compression).await?;
-    /// assert_eq!(grads, [0.0, -4.0, 0.0, 0.0]);
-    /// // The next call brings what is left of the first one.
-    /// let mut grads = vec![0.0, 0.0, 1.0, 0.0];
-    /// comm.all_reduce_compressed(&mut grads, ReduceOp::Average, &mut compression).await?;
-    /// assert_eq!(grads, [0.0, 0.0, 2.0, 0.0]);
-    /// # comm.shutdown().await
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if `op` is neither sum nor average, if the length is not that of the calls
-    /// before, or if the compressor does not take it; [`Error::Operation`], with a mismatch if length, compressor
-    /// or settings differ between ranks, and a protocol violation if a payload makes no sense.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives, dropping the future fails the operation on all ranks; but whatever the failure, `data` and
-    /// `compression` are then unchanged.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce_compressed.md")]
     pub async fn all_reduce_compressed<C: Compressor>(
         &self,
         data: &mut [f32],
