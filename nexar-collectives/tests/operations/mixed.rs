@@ -11,7 +11,7 @@ use nexar_collectives::{Communicator, ReduceOp, TimeLimits, transport::Transport
 async fn forms<T: Transport>(comm: &Communicator<T>, count: usize, first: usize) {
     let (world, rank) = (comm.world_size(), comm.rank());
     let what = format!("{count} on {rank} of {world}");
-    let in_place = (rank + first) % 2 == 0;
+    let in_place = (rank + first).is_multiple_of(2);
     let sum = ReduceOp::Sum;
 
     let mut data = values::<u32>(rank, 0..count);
