@@ -158,6 +158,25 @@ async fn a_rank_without_neighbours_learns_of_it_with_its_next_call() {
     }
 }
 
+/// If it makes no other call, the others ask it where it is.
+#[tokio::test(start_paused = true)]
+async fn a_rank_without_neighbours_that_makes_no_other_call() {
+    let (_network, _, ranks) = memory_world(3, TimeLimits::default()).await;
+    let ranks = share(ranks);
+    let started = Instant::now();
+    let mut results = on_all(&ranks, |comm| async move {
+        match comm.rank() {
+            1 => comm.neighbor_all_to_all::<f32>(&[], &[], &mut []).await,
+            _ => comm.barrier().await,
+        }
+    })
+    .await;
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(results[1].is_ok());
+    results[1] = ranks[1].barrier().await;
+    assert_mismatch(&results, "a barrier on the others");
+}
+
 /// Blocks of 1, 0 and 4 elements.
 #[tokio::test(start_paused = true)]
 async fn different_lengths_are_for_all_gather_v() {
