@@ -455,6 +455,8 @@ async fn a_group_whose_origin_is_dropped() {
         tasks.spawn(async move {
             let rank = comm.rank();
             let child = comm.duplicate().await.unwrap();
+            // The others have made it, too.
+            child.barrier().await.unwrap();
             drop(comm);
             expect_members(&child, rank, &[0, 1]).await;
             child.shutdown().await.unwrap();
