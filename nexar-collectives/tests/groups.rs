@@ -425,3 +425,42 @@ async fn shutdowns() {
     }
     tasks.join_all().await;
 }
+
+/// Two tasks split the same communicator, in another order on each rank: the ranks cannot know which calls belong
+/// together, but nobody waits for ever.
+#[tokio::test(start_paused = true)]
+async fn splits_in_opposite_orders_do_not_hang() {
+    let (_network, _, ranks) = memory_world(2, TimeLimits::default()).await;
+    on_all(&share(ranks), |comm| async move {
+        for _ in 0..20 {
+            let mut tasks = tokio::task::JoinSet::new();
+            for number in 0..2 {
+                let (comm, color) = (Arc::clone(&comm), (number + comm.rank() as u64) % 2);
+                tasks.spawn(async move { comm.split(Some(color), 0).await.unwrap().unwrap() });
+            }
+            for child in tasks.join_all().await {
+                child.barrier().await.unwrap();
+            }
+        }
+    })
+    .await;
+}
+
+/// A group goes on though the communicator that it was made from is dropped.
+#[tokio::test]
+async fn a_group_whose_origin_is_dropped() {
+    let ranks = Communicator::local(2).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for comm in ranks {
+        tasks.spawn(async move {
+            let rank = comm.rank();
+            let child = comm.duplicate().await.unwrap();
+            // The others have made it, too.
+            child.barrier().await.unwrap();
+            drop(comm);
+            expect_members(&child, rank, &[0, 1]).await;
+            child.shutdown().await.unwrap();
+        });
+    }
+    tasks.join_all().await;
+}
