@@ -1,12 +1,15 @@
 //! Minimum and maximum with the place where it is found.
 
-use super::{Communicator, requests::Output};
+use super::{
+    Communicator,
+    requests::{Output, invalid},
+};
 use crate::{
-    digest::digest_named,
+    digest::digest,
     engine::{Elements, Request},
     location::{LOCATED, combine, pack, unpack},
 };
-use nexar_core::{DataType, Element, Error, Result, transport::Transport};
+use nexar_core::{Collective, DataType, Element, Result, transport::Transport};
 use nexar_device::DeviceAdapter;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
@@ -46,17 +49,14 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         locations: &mut [u64],
         want_max: bool,
     ) -> Result<()> {
-        let name = match want_max {
-            false => "all_reduce_min_location",
-            true => "all_reduce_max_location",
+        let collective = match want_max {
+            false => Collective::AllReduceMinLocation,
+            true => Collective::AllReduceMaxLocation,
         };
         if values.len() != locations.len() {
             let (values, locations) = (values.len(), locations.len());
             let reason = format!("there are {values} values, but {locations} locations");
-            return Err(Error::InvalidArgument {
-                operation: name,
-                reason,
-            });
+            return Err(invalid(collective, reason));
         }
         let pairs = values.iter().zip(&*locations);
         let mut located: Vec<[u8; LOCATED]> = pairs
@@ -73,8 +73,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let len = located.len();
         let bytes = located.as_flattened_mut();
         let request = self.place().all_reduce(elements, Output { bytes, len });
-        let digest = digest_named(name, [E::DATA_TYPE as u64]);
-        self.engine().run(Request { digest, ..request }).await?;
+        let request = Request {
+            collective,
+            digest: digest([E::DATA_TYPE as u64]),
+            ..request
+        };
+        self.engine().run(request).await?;
         for ((value, location), found) in values.iter_mut().zip(locations).zip(&located) {
             *location = unpack(found, value);
         }
