@@ -28,7 +28,7 @@ use group::dropped;
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
 use shared::GroupShared;
-pub(crate) use shared::{GroupListener, LeftMember};
+pub(crate) use shared::{GroupListener, LeftMember, Listening};
 use std::{
     collections::HashMap,
     fmt,

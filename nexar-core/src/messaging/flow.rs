@@ -3,12 +3,12 @@
 use super::{
     CREDIT, MAX_ANNOUNCED, MAX_READ, READS_IN_A_ROW,
     inbox::{Body, Entry},
-    lane::OutLane,
     operation::{Kind, SendPhase},
     peer::cost,
     state::{Core, Inner},
 };
 use crate::{
+    lane::OutLane,
     membership::SendOf,
     transport::{RecvStream, StreamError, Transport},
     wire::{
