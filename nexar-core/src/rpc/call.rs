@@ -431,18 +431,28 @@ impl<T: Transport> Core<'_, T> {
         if task.is_some() || streamed {
             peer.wanted.remove(&super::bulk::reply_lane(id));
         }
+        let ended = self.state.failure.is_some() || peer.left.is_some() || peer.ended;
         if !sent {
             peer.waiting[kind].retain(|waiting| *waiting != id);
             if let Some(&next) = peer.waiting[kind].front() {
                 self.wake(next);
             }
         }
-        let silent = self.refusal(to).is_some();
-        if !sent || over || silent {
+        if !sent || over || ended {
             self.state.calls.remove(&id);
         }
-        // A large reply may be half read.
-        if sent && !silent && (!over || task.is_some()) {
+        // A large reply may be half read. Where this rank shuts down, its callees have been told.
+        let tell = !ended && !self.state.closed;
+        if sent && tell && (!over || task.is_some()) {
+            self.cancel(to, id);
+        }
+    }
+
+    /// Tells all callees that their answers are not wanted.
+    pub(super) fn cancel_all(&mut self) {
+        let calls = self.state.calls.iter().filter(|(_, c)| c.sent && !c.over);
+        let open: Vec<_> = calls.map(|(id, call)| (call.to, *id)).collect();
+        for (to, id) in open {
             self.cancel(to, id);
         }
     }
@@ -482,6 +492,13 @@ impl<T: Transport> Core<'_, T> {
         let (former, wake) = self.inner.hub.resign(id, next);
         self.after.stale.extend(former);
         self.after.wake.extend(wake);
+    }
+
+    /// Nothing can come any more from a member, or from any: what nobody waits for is forgotten.
+    pub(super) fn forget_abandoned(&mut self, from: Option<usize>) {
+        let affected = |call: &Call| from.is_none_or(|member| call.to == member);
+        let calls = &mut self.state.calls;
+        calls.retain(|_, call| !call.abandoned || !affected(call));
     }
 
     /// Ends a call whose large reply cannot be had.

@@ -234,6 +234,7 @@ impl<T: Transport> Core<'_, T> {
         if gone {
             peer.wanted.clear();
             peer.queue.clear();
+            self.forget_abandoned(Some(member));
         }
         let failure = Cause::Failed(Failure::PeerLeft { rank: member });
         let to_it = self.state.calls.iter().filter(|(_, c)| c.to == member);
@@ -259,6 +260,7 @@ impl<T: Transport> Core<'_, T> {
                 task.abort();
             }
         }
+        self.forget_abandoned(None);
         self.end_calls(&Cause::Failed(failure));
         self.after.wake.append(&mut self.state.drains);
     }
@@ -342,7 +344,9 @@ impl<T: Transport> Core<'_, T> {
 
     /// No further calls, made or taken.
     pub(super) fn stop(&mut self) {
-        self.state.closed = true;
+        if !std::mem::replace(&mut self.state.closed, true) {
+            self.cancel_all();
+        }
         self.end_calls(&Cause::Failed(Failure::ShutDown));
     }
 
@@ -419,6 +423,7 @@ impl<T: Transport> Core<'_, T> {
             }
             lanes.push(lane);
         }
+        self.forget_abandoned(None);
         lanes
     }
 }
