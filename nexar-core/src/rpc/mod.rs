@@ -88,7 +88,7 @@
 //! - [`MAX_CALLS`] calls that are not answered, with small requests of [`MAX_REQUESTS`] bytes together.
 //!   Further calls wait at the caller, in order, within their time limits;
 //! - [`MAX_TRANSFERS`] large bodies that come at a time; the others stay at their sender. A large body
-//!   takes no more memory than twice what has arrived of it, and 1 MiB. At the callee, large requests and
+//!   takes no more memory than three times what has arrived of it, and 1 MiB. At the callee, large requests and
 //!   replies are held by calls that count as running handlers;
 //! - [`STREAM_WINDOW`] bytes and one item of each streamed reply that the caller has not taken, at the
 //!   caller and at the callee together;

@@ -375,8 +375,8 @@ fn fill(buffer: &mut [u8], filled: &mut usize, data: &mut Bytes) -> bool {
     *filled == buffer.len()
 }
 
-/// A body of a known length that arrives in pieces. It takes no more memory than twice what has arrived,
-/// and 1 MiB.
+/// A body of a known length that arrives in pieces. It takes no more memory than three times what has
+/// arrived, and 1 MiB.
 #[derive(Debug)]
 pub struct BodyReader {
     length: usize,
