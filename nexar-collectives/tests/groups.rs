@@ -464,3 +464,34 @@ async fn a_group_whose_origin_is_dropped() {
     }
     tasks.join_all().await;
 }
+
+/// A rank that leaves a group early, by dropping it or by a panic, is named to the others; the communicator from
+/// which the group comes goes on.
+#[tokio::test(start_paused = true)]
+async fn ranks_that_leave_a_group_early_are_named() {
+    for world in [2, 3, 5] {
+        for panics in [false, true] {
+            let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
+            on_all(&share(ranks), |comm| async move {
+                let child = comm.duplicate().await.unwrap();
+                child.barrier().await.unwrap();
+                if comm.rank() == 1 {
+                    let program = tokio::spawn(async move {
+                        assert!(!panics, "a panic on purpose");
+                        drop(child);
+                    });
+                    assert_eq!(program.await.is_err(), panics);
+                } else {
+                    match (failure(child.barrier().await), panics) {
+                        (Failure::PeerLeft { rank: 1 }, false) => {}
+                        (Failure::PeerLost { rank: 1, .. }, true) => {}
+                        (other, _) => panic!("{other}"),
+                    }
+                }
+                let all: Vec<usize> = (0..world).collect();
+                expect_members(&comm, comm.rank(), &all).await;
+            })
+            .await;
+        }
+    }
+}

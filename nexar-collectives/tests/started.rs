@@ -412,3 +412,34 @@ async fn a_dropped_future_lets_go_of_the_buffer() {
         }
     }
 }
+
+/// A call that is dropped while it waits for another one is one that the other ranks make in vain.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_its_turn_fails_everywhere() {
+    for world in [2, 3] {
+        let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
+        let results = on_all(&share(ranks), |comm| async move {
+            if comm.rank() == 0 {
+                let first = comm.start_barrier();
+                // The others are not there yet.
+                let dropped = timeout(Duration::from_millis(1), comm.barrier()).await;
+                assert!(dropped.is_err());
+                return first.await.and(comm.barrier().await);
+            }
+            sleep(Duration::from_millis(100)).await;
+            // Complete, or aborted with the other.
+            let _ = comm.barrier().await;
+            comm.barrier().await
+        })
+        .await;
+        for result in results {
+            match result {
+                Err(Error::Operation(error)) => assert!(
+                    matches!(error.failure, Failure::Aborted { rank: 0, .. }),
+                    "{error}"
+                ),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

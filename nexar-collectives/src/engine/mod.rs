@@ -44,6 +44,24 @@ pub(crate) struct Engine<T: Transport> {
 /// The right to make the next calls on a communicator: calls run one after the other.
 pub(crate) struct Turn<T: Transport>(OwnedMutexGuard<Vec<Lane<T>>>);
 
+/// A caller that waits for its turn. The other ranks make the call, too: dropping it fails the group on all of them,
+/// as dropping one in progress does.
+struct InRow<'a, T: Transport> {
+    group: &'a Group<T>,
+    waits: bool,
+}
+
+impl<T: Transport> Drop for InRow<'_, T> {
+    fn drop(&mut self) {
+        if self.waits {
+            self.group.fail(Failure::Aborted {
+                rank: self.group.rank(),
+                reason: "a call was dropped before its turn had come".into(),
+            });
+        }
+    }
+}
+
 /// A place in the row of those who want their turn.
 pub(crate) struct Ticket<T: Transport>(Pin<Box<dyn Future<Output = Turn<T>> + Send>>);
 
@@ -88,7 +106,13 @@ impl<T: Transport> Engine<T> {
 
     /// Waits for this caller's turn. Those who ask first have it first.
     pub(crate) async fn turn(&self) -> Turn<T> {
-        Turn(Arc::clone(&self.lanes).lock_owned().await)
+        let mut place = InRow {
+            group: &self.group,
+            waits: true,
+        };
+        let lanes = Arc::clone(&self.lanes).lock_owned().await;
+        place.waits = false;
+        Turn(lanes)
     }
 
     /// Takes a place in the row at once.
