@@ -229,7 +229,8 @@ mod tests {
     async fn a_wrong_element_is_noticed_and_named() {
         let words = ["nexar-perf", "all-reduce-compressed", "--max", "4K"];
         for compressor in ["top-k:0.1", "random-k:0.1", "blocks:32"] {
-            let args = words.iter().chain(&["--compressor", compressor]);
+            let options = ["--compressor", compressor];
+            let args = words.iter().chain(&options);
             let args = Args::try_parse_from(args).unwrap();
             let ranks = Communicator::local(1).await.unwrap();
             let mut work = Compressed::new(&ranks[0], &args).unwrap();
