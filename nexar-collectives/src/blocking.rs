@@ -41,7 +41,10 @@ use nexar_core::{
 use nexar_device::{CpuAdapter, DeviceAdapter};
 use nexar_quic::AnyTransport;
 
-use crate::{Builder, Reduction, Started};
+use crate::{
+    Builder, Reduction, Started,
+    compression::{Compression, Compressor},
+};
 use bytemuck::Pod;
 
 pub use nexar_core::task::block_on;
@@ -213,6 +216,7 @@ blocking! {
     fn all_reduce_into<E: Element>(input: &[E], output: &mut [E], op: ReduceOp) -> ();
     fn all_reduce_scaled<E: Element>(data: &mut [E], factor: E) -> ();
     fn all_reduce_many<E: Element>(buffers: &mut [&mut [E]], op: ReduceOp) -> ();
+    fn all_reduce_compressed<C: Compressor>(data: &mut [f32], op: ReduceOp, compression: &mut Compression<C>) -> ();
     fn all_reduce_with<E: Pod>(data: &mut [E], reduction: &Reduction<E>) -> ();
     fn all_reduce_min_location<E: Element>(values: &mut [E], locations: &mut [u64]) -> ();
     fn all_reduce_max_location<E: Element>(values: &mut [E], locations: &mut [u64]) -> ();

@@ -14,7 +14,34 @@
 //! }
 //! ```
 //!
-//! See [`Communicator`] for the operations and [`Communicator::from_env`] for the environment.
+//! Several ranks in one process, for tests and examples:
+//!
+//! ```
+//! use nexar_collectives::{ReduceOp, run_local};
+//!
+//! let sums = run_local(3, async |comm| {
+//!     let mut data = [comm.rank() as u32 + 1];
+//!     comm.all_reduce(&mut data, ReduceOp::Sum).await?;
+//!     Ok(data[0])
+//! })?;
+//! assert_eq!(sums, [6, 6, 6]);
+//! # Ok::<(), nexar_collectives::Error>(())
+//! ```
+//!
+//! # Where to look
+//!
+//! | | |
+//! |---|---|
+//! | the operations, each with a table of values and an example | [`Communicator`](Communicator#operations) |
+//! | how calls, buffers and failures work | [`Communicator`](Communicator#calls) |
+//! | how a group forms | [`Communicator::from_env`], [`Communicator::builder`], [`Communicator::join`] |
+//! | element types and reductions | [`Element`], [`ReduceOp`], [`Reduction`] |
+//! | messages by source and tag | [`Communicator::send`], [`Communicator::recv`] |
+//! | operations that go on by themselves | [`Started`] |
+//! | without async | [`blocking`] |
+//! | fewer bytes for results that are not exact | [`compression`] |
+//! | what went wrong, and what to do | [`Error`], [`Failure`], [`MessageFailure`] |
+//! | memory that is given by its address | [`RawSlice`], [`RawSliceMut`] |
 //!
 //! # Features
 //!
@@ -38,7 +65,7 @@ pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
     membership,
-    messaging::{MessageError, MessageFailure, Received, Source, Tag},
+    messaging::{MessageError, MessageFailure, Received, Source, Tag, WaitingFor},
     transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};

@@ -356,6 +356,27 @@ async fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
+#[tokio::test]
+async fn started_calls_give_back_data_and_compression() {
+    let (_network, _, ranks) = memory_world(3, TimeLimits::default()).await;
+    let results = on_all(&share(ranks), |comm| async move {
+        let mut awaited = (values(comm.rank(), 0, 100), State::new(COMPRESSORS[2].1()));
+        let (data, state) = &mut awaited;
+        comm.all_reduce_compressed(data, ReduceOp::Sum, state)
+            .await
+            .unwrap();
+        let (data, state) = (values(comm.rank(), 0, 100), State::new(COMPRESSORS[2].1()));
+        let started = comm.start_all_reduce_compressed(data, ReduceOp::Sum, state);
+        (awaited, started.await.unwrap())
+    })
+    .await;
+    for ((data, state), (started_data, started_state)) in results {
+        assert_eq!(bits(&data), bits(&started_data));
+        assert_eq!(bits(state.residual()), bits(started_state.residual()));
+        assert_eq!(started_state.round(), 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn arguments_are_checked_before_any_traffic() {
     let (_network, _, mut ranks) = memory_world(1, TimeLimits::default()).await;

@@ -57,11 +57,15 @@ pub enum Collective {
     Duplicate = 22,
     /// A new communicator of some ranks.
     Subgroup = 23,
+    /// All-reduce of the smallest value and where it is.
+    AllReduceMinLocation = 24,
+    /// All-reduce of the largest value and where it is.
+    AllReduceMaxLocation = 25,
 }
 
 impl Collective {
     /// Every collective, in the order of the wire numbers.
-    pub const ALL: [Collective; 23] = [
+    pub const ALL: [Collective; 25] = [
         Collective::Barrier,
         Collective::Broadcast,
         Collective::AllReduce,
@@ -85,6 +89,8 @@ impl Collective {
         Collective::Split,
         Collective::Duplicate,
         Collective::Subgroup,
+        Collective::AllReduceMinLocation,
+        Collective::AllReduceMaxLocation,
     ];
 
     /// The name of the method: `all_reduce` and so on.
@@ -113,6 +119,8 @@ impl Collective {
             Collective::Split => "split",
             Collective::Duplicate => "duplicate",
             Collective::Subgroup => "subgroup",
+            Collective::AllReduceMinLocation => "all_reduce_min_location",
+            Collective::AllReduceMaxLocation => "all_reduce_max_location",
         }
     }
 
@@ -253,6 +261,14 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Whether each rank has its own number of elements.
+    fn has_own_counts(&self) -> bool {
+        let by_rank = [Collective::AllGatherV, Collective::ReduceScatterV];
+        self.exchange.is_some() || by_rank.contains(&self.collective)
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} #{}", self.collective, self.sequence)?;
@@ -263,7 +279,10 @@ impl fmt::Display for Call {
             written
         };
         if let Some(dtype) = self.dtype {
-            part(f, format_args!("{} x {dtype}", self.count))?;
+            match self.has_own_counts() {
+                true => part(f, format_args!("{dtype}"))?,
+                false => part(f, format_args!("{} x {dtype}", self.count))?,
+            }
         } else if self.element > 0 {
             part(f, format_args!("{} x {} bytes", self.count, self.element))?;
         }

@@ -8,38 +8,21 @@ use nexar_core::{Element, ReduceOp, Result, transport::Transport};
 use nexar_device::DeviceAdapter;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Waits until all ranks have called it.
-    ///
-    /// Cost: ⌈log₂ n⌉ rounds of one small message (dissemination).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/barrier.md")]
     pub async fn barrier(&self) -> Result<()> {
         self.engine().run(self.place().barrier()).await
     }
 
-    /// Replaces `data` on every rank by that of `root`. The length is the same on all ranks.
-    ///
-    /// The root returns once all ranks that it sends to have entered the call, not when they have the data.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no rank `root`;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/broadcast.md")]
     pub async fn broadcast<E: Element>(&self, data: &mut [E], root: usize) -> Result<()> {
         let request = (self.place()).broadcast(moved::<E>(), Output::of(data), root)?;
         self.engine().run(request).await
     }
 
-    /// Replaces `data` on `root` by the element-wise reduction of all ranks' data. The data of the other ranks
-    /// stays as it is. The length is the same on all ranks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `op` is not defined for `E`;
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no rank `root`;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/reduce.md")]
     pub async fn reduce<E: Element>(
         &self,
         data: &mut [E],
@@ -51,12 +34,15 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Fills `output` on `root` with the element-wise reduction of all ranks' `input`. On the other ranks
-    /// `output` stays as it is and may be empty.
+    /// Fills `output` on `root` with the element-wise reduction of all ranks' `input`, which stays as it is. On the other
+    /// ranks `output` stays as it is and may be empty.
+    ///
+    /// Otherwise as [`reduce`](Self::reduce), which has an example.
     ///
     /// # Errors
     ///
-    /// As [`reduce`](Self::reduce); also if the lengths differ on the root.
+    /// As [`reduce`](Self::reduce); also [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths differ
+    /// on the root.
     pub async fn reduce_into<E: Element>(
         &self,
         input: &[E],
@@ -70,28 +56,23 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Replaces `data` on every rank by the element-wise reduction of all ranks' data. The length is the
-    /// same on all ranks. Every rank gets the same bits.
-    ///
-    /// Cost: about `2 (n-1)/n` times the data sent by each rank; ⌈log₂ n⌉ rounds if it is small.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `op` is not defined for `E`;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce.md")]
     pub async fn all_reduce<E: Element>(&self, data: &mut [E], op: ReduceOp) -> Result<()> {
         let elements = reduced(E::DATA_TYPE, op)?;
         let request = self.place().all_reduce(elements, Output::of(data));
         self.engine().run(request).await
     }
 
-    /// Fills `output` on every rank with the element-wise reduction of all ranks' `input`. All lengths are the
-    /// same.
+    /// Fills `output` on every rank with the element-wise reduction of all ranks' `input`, which stays as it is. All
+    /// lengths are the same.
+    ///
+    /// Otherwise as [`all_reduce`](Self::all_reduce), which has an example.
     ///
     /// # Errors
     ///
-    /// As [`all_reduce`](Self::all_reduce), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
-    /// the lengths differ.
+    /// As [`all_reduce`](Self::all_reduce); also [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the
+    /// lengths differ.
     pub async fn all_reduce_into<E: Element>(
         &self,
         input: &[E],
@@ -104,16 +85,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// All-reduce with the sum, in which each rank's data counts `factor` times; the ranks may have different
-    /// factors. The products are rounded to `E` before they are added; those of integers wrap.
-    ///
-    /// # Errors
-    ///
-    /// As [`all_reduce`](Self::all_reduce).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives; `data` may also have been multiplied and no more.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce_scaled.md")]
     pub async fn all_reduce_scaled<E: Element>(&self, data: &mut [E], factor: E) -> Result<()> {
         let elements = reduced(E::DATA_TYPE, ReduceOp::Sum)?;
         scale(data, factor)?;
@@ -121,25 +94,21 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Replaces `data` on rank r by the element-wise reduction of the data of ranks 0 to r. The length is the
-    /// same on all ranks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `op` is not defined for `E`;
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for [`ReduceOp::Average`];
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/scan.md")]
     pub async fn scan<E: Element>(&self, data: &mut [E], op: ReduceOp) -> Result<()> {
         let elements = reduced(E::DATA_TYPE, op)?;
         let request = (self.place()).scan(elements, Output::of(data), false)?;
         self.engine().run(request).await
     }
 
-    /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r.
+    /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r. `input` stays as it is.
+    ///
+    /// Otherwise as [`scan`](Self::scan), which has an example.
     ///
     /// # Errors
     ///
-    /// As [`scan`](Self::scan); also if the lengths differ.
+    /// As [`scan`](Self::scan); also [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths differ.
     pub async fn scan_into<E: Element>(
         &self,
         input: &[E],
@@ -152,24 +121,22 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Replaces `data` on rank r by the element-wise reduction of the data of ranks 0 to r - 1. On rank 0 it
-    /// stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// As [`scan`](Self::scan).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/exclusive_scan.md")]
     pub async fn exclusive_scan<E: Element>(&self, data: &mut [E], op: ReduceOp) -> Result<()> {
         let elements = reduced(E::DATA_TYPE, op)?;
         let request = (self.place()).scan(elements, Output::of(data), true)?;
         self.engine().run(request).await
     }
 
-    /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r - 1. On rank 0
-    /// it stays as it is, so that it can be given the value that suits the reduction before, such as 0.
+    /// Fills `output` on rank r with the element-wise reduction of the `input` of ranks 0 to r − 1. On rank 0 it stays
+    /// as it is, so that it can be given the value that suits the reduction before, such as 0.
+    ///
+    /// Otherwise as [`exclusive_scan`](Self::exclusive_scan), which has an example.
     ///
     /// # Errors
     ///
-    /// As [`scan`](Self::scan); also if the lengths differ.
+    /// As [`scan`](Self::scan); also [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths differ.
     pub async fn exclusive_scan_into<E: Element>(
         &self,
         input: &[E],
@@ -182,23 +149,18 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Fills `output` with the `input` of all ranks, in the order of the ranks. `input` has the same length on all
-    /// ranks, and `output` is world size times as long.
-    ///
-    /// Cost: each rank sends its input to all others.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths do not fit;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_gather.md")]
     pub async fn all_gather<E: Element>(&self, input: &[E], output: &mut [E]) -> Result<()> {
         let (input, output) = (Input::of(input), Output::of(output));
         let request = (self.place()).all_gather(moved::<E>(), input, output)?;
         self.engine().run(request).await
     }
 
-    /// All-gather in which each rank's block is already in its place in `data`, which consists of one block for
-    /// each rank.
+    /// All-gather in which each rank's block is already in its place in `data`, which consists of one block for each
+    /// rank.
+    ///
+    /// Otherwise as [`all_gather`](Self::all_gather), which has an example.
     ///
     /// # Errors
     ///
@@ -208,12 +170,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// All-gather of blocks of different lengths: `counts` has the length of each rank's `input`, and is the same
-    /// on all ranks. `output` has as many elements as they are together.
-    ///
-    /// # Errors
-    ///
-    /// As [`all_gather`](Self::all_gather).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_gather_v.md")]
     pub async fn all_gather_v<E: Element>(
         &self,
         input: &[E],
@@ -225,13 +183,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Fills `output` on `root` with the `input` of all ranks, in the order of the ranks. On the other ranks
-    /// `output` stays as it is and may be empty. `input` has the same length on all ranks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no rank `root`, or the lengths do
-    /// not fit there; [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/gather.md")]
     pub async fn gather<E: Element>(
         &self,
         input: &[E],
@@ -243,12 +196,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Gather of blocks of different lengths: `counts` has the length of each rank's `input`. `output` and
-    /// `counts` matter on the root only.
-    ///
-    /// # Errors
-    ///
-    /// As [`gather`](Self::gather). A rank whose input has another length than the root expects is a mismatch.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/gather_v.md")]
     pub async fn gather_v<E: Element>(
         &self,
         input: &[E],
@@ -261,13 +210,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Fills the `output` of rank r with the r-th block of the `input` of `root`. On the other ranks `input`
-    /// does not matter and may be empty. `output` has the same length on all ranks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no rank `root`, or the lengths do
-    /// not fit there; [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/scatter.md")]
     pub async fn scatter<E: Element>(
         &self,
         input: &[E],
@@ -279,12 +223,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Scatter of blocks of different lengths: `counts` has the length of each rank's `output`. `input` and
-    /// `counts` matter on the root only.
-    ///
-    /// # Errors
-    ///
-    /// As [`scatter`](Self::scatter). A rank whose output has another length than the root sends is a mismatch.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/scatter_v.md")]
     pub async fn scatter_v<E: Element>(
         &self,
         input: &[E],
@@ -297,17 +237,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Reduces the `input` of all ranks element by element and fills `output` with this rank's block of the
-    /// result: rank r gets the r-th. `input` is world size times as long as `output` and stays
-    /// unchanged.
-    ///
-    /// Cost: about `(n-1)/n` times the input sent by each rank.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths do not fit;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `op` is not defined for `E`;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/reduce_scatter.md")]
     pub async fn reduce_scatter<E: Element>(
         &self,
         input: &[E],
@@ -320,8 +251,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Reduce-scatter in which each rank's result replaces its own block of `data`. The other blocks have
-    /// unspecified values afterwards.
+    /// Reduce-scatter in which each rank's result replaces its own block of `data`, which consists of one block for each
+    /// rank. The other blocks have unspecified values afterwards.
+    ///
+    /// Otherwise as [`reduce_scatter`](Self::reduce_scatter), which has an example.
     ///
     /// # Errors
     ///
@@ -336,12 +269,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Reduce-scatter with blocks of different lengths: `counts` has the length of each rank's `output`, and is
-    /// the same on all ranks. `input` has as many elements as they are together.
-    ///
-    /// # Errors
-    ///
-    /// As [`reduce_scatter`](Self::reduce_scatter).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/reduce_scatter_v.md")]
     pub async fn reduce_scatter_v<E: Element>(
         &self,
         input: &[E],
@@ -355,13 +284,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Sends the j-th block of `input` to rank j, and fills the i-th block of `output` with what rank i sends
-    /// here. Both consist of one block for each rank, all of the same length.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the lengths do not fit;
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_to_all.md")]
     pub async fn all_to_all<E: Element>(&self, input: &[E], output: &mut [E]) -> Result<()> {
         let (input, output) = (Input::of(input), Output::of(output));
         let request = (self.place()).all_to_all(moved::<E>(), input, output)?;
@@ -369,6 +293,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     }
 
     /// All-to-all in which what comes from rank i replaces what goes to it.
+    ///
+    /// Otherwise as [`all_to_all`](Self::all_to_all), which has an example.
     ///
     /// # Errors
     ///
@@ -378,13 +304,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// All-to-all with blocks of different lengths: `send_counts` has the lengths of the blocks of `input`, and
-    /// `recv_counts` those of `output`.
-    ///
-    /// # Errors
-    ///
-    /// As [`all_to_all`](Self::all_to_all). Two ranks of which one sends another number than the other expects
-    /// are a mismatch.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_to_all_v.md")]
     pub async fn all_to_all_v<E: Element>(
         &self,
         input: &[E],
@@ -398,18 +319,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Exchanges a block with each of `neighbors`: the i-th block of `input` goes to the i-th of them, and the
-    /// i-th block of `output` comes from there. All blocks have the same length.
-    ///
-    /// Every rank makes the call, with a list of its own, which may be empty. If a rank lists another, that
-    /// lists it, too. A rank may list itself, and another several times: what it sends first there is what the
-    /// other receives first from it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank that does not exist, or lengths that
-    /// do not fit; [`Error::Operation`](crate::Error::Operation), with a mismatch where only one of two ranks
-    /// lists the other or their lengths differ.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/neighbor_all_to_all.md")]
     pub async fn neighbor_all_to_all<E: Element>(
         &self,
         neighbors: &[usize],
@@ -421,13 +332,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request).await
     }
 
-    /// Neighbour exchange with blocks of different lengths: `send_counts` has the lengths of the blocks of
-    /// `input`, and `recv_counts` those of `output`, in the order of `neighbors`. A rank that is listed several
-    /// times has the same counts each time.
-    ///
-    /// # Errors
-    ///
-    /// As [`neighbor_all_to_all`](Self::neighbor_all_to_all).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/neighbor_all_to_all_v.md")]
     pub async fn neighbor_all_to_all_v<E: Element>(
         &self,
         neighbors: &[usize],

@@ -13,24 +13,8 @@ use std::sync::Arc;
 const WORDS: usize = 3;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Divides the ranks: those that give the same `color` form a new communicator, in which they are ordered by
-    /// `key`, and by their rank here where keys are equal. Without a colour a rank is in none, and gets none.
-    ///
-    /// All ranks make the call. The new communicator is isolated from this one: calls on both may be in progress
-    /// at the same time, and a failure of one leaves the other alone unless a rank is lost that belongs to both.
-    /// Dropping it is a clean way to leave it, once this rank's operations on it are done;
-    /// [`shutdown`](Self::shutdown) also waits until what this rank sent has arrived. It uses the connections of
-    /// this communicator, and fails when this one is shut down.
-    ///
-    /// Cost: an all-gather of 24 bytes and a barrier.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operation`](crate::Error::Operation).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/split.md")]
     pub async fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Self>> {
         let place = self.place();
         let own = [u64::from(color.is_some()), color.unwrap_or(0), key as u64];
@@ -51,14 +35,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
             .await
     }
 
-    /// A new communicator of the same ranks in the same order, isolated from this one; see
-    /// [`split`](Self::split).
-    ///
-    /// All ranks make the call. Cost: two barriers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Operation`](crate::Error::Operation).
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/duplicate.md")]
     pub async fn duplicate(&self) -> Result<Self> {
         let collective = Collective::Duplicate;
         let mut turn = self.engine().turn().await;
@@ -69,15 +47,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         derived.ok_or_else(|| invalid(collective, "this rank is not among its ranks"))
     }
 
-    /// A new communicator of some ranks of this one, in the order of the list, isolated from this one; see
-    /// [`split`](Self::split). The ranks that are not in the list get none.
-    ///
-    /// All ranks of this communicator make the call, with the same list. Cost: two barriers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank that does not exist or occurs twice;
-    /// [`Error::Operation`](crate::Error::Operation), with a mismatch where lists differ.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/subgroup.md")]
     pub async fn subgroup(&self, ranks: &[usize]) -> Result<Option<Self>> {
         let collective = Collective::Subgroup;
         let mut seen = vec![false; self.world_size()];

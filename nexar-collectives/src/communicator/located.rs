@@ -1,40 +1,20 @@
 //! Minimum and maximum with the place where it is found.
 
-use super::{Communicator, requests::Output};
+use super::{
+    Communicator,
+    requests::{Output, invalid},
+};
 use crate::{
-    digest::digest_named,
+    digest::digest,
     engine::{Elements, Request},
     location::{LOCATED, combine, pack, unpack},
 };
-use nexar_core::{DataType, Element, Error, Result, transport::Transport};
+use nexar_core::{Collective, DataType, Element, Result, transport::Transport};
 use nexar_device::DeviceAdapter;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Replaces each of `values` on every rank by the smallest of the ranks' values at that place, and the location
-    /// beside it by that of the rank which had it: `locations` may hold ranks, indices, or whatever numbers say
-    /// where a value comes from. Of equal values the lowest location wins; NaN wins over every number. The length
-    /// is the same on all ranks.
-    ///
-    /// This is MPI's `MPI_MINLOC`. Cost: an all-reduce of elements of 16 bytes.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> nexar_collectives::Result<()> {
-    /// let comm = &nexar_collectives::Communicator::local(1).await?[0];
-    /// let (mut losses, mut ranks) = ([0.5_f32, 0.25], [comm.rank() as u64; 2]);
-    /// comm.all_reduce_min_location(&mut losses, &mut ranks).await?;
-    /// assert_eq!((losses, ranks), ([0.5, 0.25], [0, 0]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if the lengths differ; [`Error::Operation`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives, but that the buffers stay as they are.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce_location.md")]
     pub async fn all_reduce_min_location<E: Element>(
         &self,
         values: &mut [E],
@@ -43,7 +23,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.all_reduce_location(values, locations, false).await
     }
 
-    /// Like [`all_reduce_min_location`](Self::all_reduce_min_location), with the largest value: MPI's `MPI_MAXLOC`.
+    /// Replaces each of `values` on every rank by the largest that a rank has at that place, and the location beside it by
+    /// that of the same rank.
+    ///
+    /// Otherwise as [`all_reduce_min_location`](Self::all_reduce_min_location), which has an example.
     ///
     /// # Errors
     ///
@@ -66,17 +49,14 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         locations: &mut [u64],
         want_max: bool,
     ) -> Result<()> {
-        let name = match want_max {
-            false => "all_reduce_min_location",
-            true => "all_reduce_max_location",
+        let collective = match want_max {
+            false => Collective::AllReduceMinLocation,
+            true => Collective::AllReduceMaxLocation,
         };
         if values.len() != locations.len() {
             let (values, locations) = (values.len(), locations.len());
             let reason = format!("there are {values} values, but {locations} locations");
-            return Err(Error::InvalidArgument {
-                operation: name,
-                reason,
-            });
+            return Err(invalid(collective, reason));
         }
         let pairs = values.iter().zip(&*locations);
         let mut located: Vec<[u8; LOCATED]> = pairs
@@ -93,8 +73,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let len = located.len();
         let bytes = located.as_flattened_mut();
         let request = self.place().all_reduce(elements, Output { bytes, len });
-        let digest = digest_named(name, [E::DATA_TYPE as u64]);
-        self.engine().run(Request { digest, ..request }).await?;
+        let request = Request {
+            collective,
+            digest: digest([E::DATA_TYPE as u64]),
+            ..request
+        };
+        self.engine().run(request).await?;
         for ((value, location), found) in values.iter_mut().zip(locations).zip(&located) {
             *location = unpack(found, value);
         }

@@ -16,20 +16,8 @@ use std::ops::Range;
 const BUCKET: usize = 4 << 20;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// All-reduce of several buffers, such as the gradients of a model: replaces each on every rank by the
-    /// element-wise reduction of all ranks' buffers of that number. Number and lengths are the same on all
-    /// ranks.
-    ///
-    /// Small buffers are copied together into buckets of 4 MiB, so that many of them cost a few messages. A
-    /// buffer of a bucket's size or more is reduced where it is.
-    ///
-    /// # Errors
-    ///
-    /// As [`all_reduce`](Self::all_reduce).
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives; some of the buffers may have been reduced.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce_many.md")]
     pub async fn all_reduce_many<E: Element>(
         &self,
         buffers: &mut [&mut [E]],

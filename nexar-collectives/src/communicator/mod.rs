@@ -41,18 +41,43 @@ const WORLD: u64 = 0;
 
 /// A group of ranks that communicate, and this process's place in it.
 ///
-/// All members make the same collective calls in the same order. A call on one rank that differs from that on
-/// another is an error on both, and so is a rank that dies, leaves or does not come within the time
-/// limit: the operation fails on every member with an [`Error`] that names the rank, and so do all later
-/// operations on this communicator.
+/// # Calls
 ///
-/// Calls on one communicator run one after the other, in the order in which their futures are first
-/// polled.
+/// A collective is a call that all members make, in the same order. They run one after the other, in the order in which
+/// their futures are first polled or they are started; those of different communicators run at the same time. Any number of
+/// threads and tasks may share a communicator by reference, but only the program can see to it that all ranks order
+/// their calls in the same way.
+///
+/// Every call announces its kind, number, element type, length, reduction and root. Ranks that do not make the same
+/// call both get an error that shows the two calls, never a wrong value. Calls with no elements are compared, too.
+///
+/// A rank returns when it has its result and every rank that it exchanges data with has entered the call. Only a
+/// [`barrier`](Self::barrier) waits for all.
+///
+/// # Buffers
+///
+/// Counts and lengths are in elements. Each rank's arguments are checked before anything is sent: after an
+/// [`Error::InvalidArgument`] or [`Error::Unsupported`](Error::Unsupported) nothing has happened, the others wait, and the
+/// call can be made again with better arguments. Buffers of inputs stay as they are; those of results hold an
+/// unspecified mixture of old and new values after any other error.
+///
+/// # Failures
+///
+/// A rank that dies, leaves, makes another call or does not come within the time limit fails the operation with an
+/// [`Error::Operation`](Error::Operation) that names the rank, on every member, and with it all later operations on this
+/// communicator. Some ranks may have completed the operation before it failed on others. [`Error`] has a table of what
+/// to do.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future of a collective before it is done aborts the operation on all ranks and makes the communicator
-/// unusable; the buffer then holds an unspecified mixture of old and new values.
+/// unusable; the buffer then holds an unspecified mixture of old and new values. A future that was never polled, or
+/// waits for the end of an earlier call, is a call that this rank has not made: the others wait for it.
+///
+/// # Operations
+///
+#[doc = include_str!("../../docs/links.txt")]
+#[doc = include_str!("../../docs/README.md")]
 ///
 /// # Example
 ///

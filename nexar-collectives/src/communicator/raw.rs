@@ -35,6 +35,27 @@ pub struct RawSlice {
 }
 
 /// Elements to be read and written, by their address.
+///
+/// ```
+/// use nexar_collectives::{DataType, MemorySpace, RawSliceMut, ReduceOp, Result, run_local};
+///
+/// fn main() -> Result<()> {
+///     run_local(3, async |comm| {
+///         let mut data = [comm.rank() as f32 + 1.0; 4];
+///         let raw = RawSliceMut {
+///             pointer: data.as_mut_ptr().cast(),
+///             count: data.len(),
+///             dtype: DataType::F32,
+///             space: MemorySpace::Host,
+///         };
+///         // SAFETY: the data is initialised and outlives the call, and nobody else accesses it meanwhile.
+///         unsafe { comm.all_reduce_raw(raw, ReduceOp::Sum) }.await?;
+///         assert_eq!(data, [6.0; 4]);
+///         Ok(())
+///     })?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RawSliceMut {
     /// The first element, at any alignment. It may be null if there are no elements.
@@ -129,7 +150,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(request?).await
     }
 
-    /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is given by its address.
+    /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is
+    /// given by its address.
     ///
     /// # Safety
     ///
@@ -138,8 +160,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`broadcast`](Self::broadcast); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`broadcast`](Self::broadcast); also [`Error::InvalidArgument`] for a null pointer, buffers of
+    /// different types, and memory that the device adapter does not reach.
     pub unsafe fn broadcast_raw(
         &self,
         data: RawSliceMut,
@@ -179,7 +201,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Reduces into the data of every rank, as [`all_reduce`](Self::all_reduce) does, in memory that is given by its address.
+    /// Reduces into the data of every rank, as [`all_reduce`](Self::all_reduce) does, in memory that is given by
+    /// its address.
     ///
     /// # Safety
     ///
@@ -188,8 +211,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`all_reduce`](Self::all_reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of
+    /// different types, and memory that the device adapter does not reach.
     pub unsafe fn all_reduce_raw(
         &self,
         data: RawSliceMut,
@@ -203,7 +226,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Reduces the data of the ranks up to this one, as [`scan`](Self::scan) does, in memory that is given by its address.
+    /// Reduces the data of the ranks up to this one, as [`scan`](Self::scan) does, in memory that is given by its
+    /// address.
     ///
     /// # Safety
     ///
@@ -227,7 +251,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Reduces the data of the ranks below this one, as [`exclusive_scan`](Self::exclusive_scan) does, in memory that is given by its address.
+    /// Reduces the data of the ranks below this one, as [`exclusive_scan`](Self::exclusive_scan) does, in memory
+    /// that is given by its address.
     ///
     /// # Safety
     ///
@@ -236,8 +261,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`exclusive_scan`](Self::exclusive_scan); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`exclusive_scan`](Self::exclusive_scan); also [`Error::InvalidArgument`] for a null pointer,
+    /// buffers of different types, and memory that the device adapter does not reach.
     pub unsafe fn exclusive_scan_raw(
         &self,
         data: RawSliceMut,
@@ -251,7 +276,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Gathers the input of all ranks on every rank, as [`all_gather`](Self::all_gather) does, in memory that is given by its address.
+    /// Gathers the input of all ranks on every rank, as [`all_gather`](Self::all_gather) does, in memory that is
+    /// given by its address.
     ///
     /// # Safety
     ///
@@ -260,8 +286,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`all_gather`](Self::all_gather); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`all_gather`](Self::all_gather); also [`Error::InvalidArgument`] for a null pointer, buffers of
+    /// different types, and memory that the device adapter does not reach.
     pub unsafe fn all_gather_raw(
         &self,
         input: RawSlice,
@@ -278,7 +304,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Gathers the input of all ranks on `root`, as [`gather`](Self::gather) does, in memory that is given by its address.
+    /// Gathers the input of all ranks on `root`, as [`gather`](Self::gather) does, in memory that is given by its
+    /// address.
     ///
     /// # Safety
     ///
@@ -305,7 +332,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Scatters the blocks of the input of `root`, as [`scatter`](Self::scatter) does, in memory that is given by its address.
+    /// Scatters the blocks of the input of `root`, as [`scatter`](Self::scatter) does, in memory that is given by
+    /// its address.
     ///
     /// # Safety
     ///
@@ -332,7 +360,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Reduces the input of all ranks and scatters the result, as [`reduce_scatter`](Self::reduce_scatter) does, in memory that is given by its address.
+    /// Reduces the input of all ranks and scatters the result, as [`reduce_scatter`](Self::reduce_scatter) does, in
+    /// memory that is given by its address.
     ///
     /// # Safety
     ///
@@ -341,8 +370,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`reduce_scatter`](Self::reduce_scatter); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`reduce_scatter`](Self::reduce_scatter); also [`Error::InvalidArgument`] for a null pointer,
+    /// buffers of different types, and memory that the device adapter does not reach.
     pub unsafe fn reduce_scatter_raw(
         &self,
         input: RawSlice,
@@ -364,7 +393,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.run_raw(request())
     }
 
-    /// Exchanges a block with every rank, as [`all_to_all`](Self::all_to_all) does, in memory that is given by its address.
+    /// Exchanges a block with every rank, as [`all_to_all`](Self::all_to_all) does, in memory that is given by its
+    /// address.
     ///
     /// # Safety
     ///
@@ -373,8 +403,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`all_to_all`](Self::all_to_all); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// Those of [`all_to_all`](Self::all_to_all); also [`Error::InvalidArgument`] for a null pointer, buffers of
+    /// different types, and memory that the device adapter does not reach.
     pub unsafe fn all_to_all_raw(
         &self,
         input: RawSlice,

@@ -16,34 +16,8 @@ use std::fmt;
 /// Longest element of a reduction of one's own, in bytes.
 const MAX_ELEMENT: usize = 4096;
 
-/// A reduction of one's own: a function that combines two elements of a plain type into one.
-///
-/// It must be associative, up to rounding: `f(f(a, b), c)` is as good as `f(a, f(b, c))`; how the elements are
-/// bracketed depends on world size and length. [`ordered`](Self::ordered) ones are combined in the order of the
-/// ranks, [`commutative`](Self::commutative) ones in any order. Either way every rank gets the same bits, as long
-/// as the function gives the same bits for the same arguments everywhere.
-///
-/// ```
-/// use nexar_collectives::{Communicator, Reduction};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> nexar_collectives::Result<()> {
-/// // The product of 2 x 2 matrices depends on their order.
-/// let multiply = Reduction::ordered("matrix product", |a: &[f64; 4], b: &[f64; 4]| {
-///     [
-///         a[0] * b[0] + a[1] * b[2],
-///         a[0] * b[1] + a[1] * b[3],
-///         a[2] * b[0] + a[3] * b[2],
-///         a[2] * b[1] + a[3] * b[3],
-///     ]
-/// });
-/// let comm = &Communicator::local(1).await?[0];
-/// let mut matrix = [[1.0, 2.0, 3.0, 4.0]];
-/// comm.all_reduce_with(&mut matrix, &multiply).await?;
-/// assert_eq!(matrix, [[1.0, 2.0, 3.0, 4.0]]);
-/// # Ok(())
-/// # }
-/// ```
+#[doc = include_str!("../../docs/links.txt")]
+#[doc = include_str!("../../docs/reduction.md")]
 pub struct Reduction<E> {
     name: String,
     ordered: bool,
@@ -55,7 +29,7 @@ impl<E: Pod> Reduction<E> {
     /// A reduction that may be applied in any order. All ranks give it the same name: different names are a
     /// mismatch.
     ///
-    /// A function that panics aborts the operation on all ranks.
+    /// A panic of the function is the caller's, and aborts the operation on the other ranks.
     pub fn commutative(
         name: impl Into<String>,
         combine: impl Fn(&E, &E) -> E + Send + Sync + 'static,
@@ -141,12 +115,12 @@ fn output<E: Pod>(data: &mut [E]) -> Output<'_> {
 }
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// [`all_reduce`](Self::all_reduce) with a reduction of one's own. An element has 1 to 4096 bytes.
+    /// [`all_reduce`](Self::all_reduce) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for elements of another size; [`Error::Operation`], with a mismatch where the
-    /// ranks name different reductions.
+    /// [`Error::InvalidArgument`] for elements of no bytes or more than 4096; [`Error::Operation`], with a mismatch where
+    /// the ranks name different reductions.
     pub async fn all_reduce_with<E: Pod>(
         &self,
         data: &mut [E],
@@ -157,7 +131,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`reduce`](Self::reduce) with a reduction of one's own.
+    /// [`reduce`](Self::reduce) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -173,7 +147,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`reduce_scatter`](Self::reduce_scatter) with a reduction of one's own.
+    /// [`reduce_scatter`](Self::reduce_scatter) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -189,7 +163,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`scan`](Self::scan) with a reduction of one's own.
+    /// [`scan`](Self::scan) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///
@@ -200,7 +174,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.engine().run(reduction.stamp(request)).await
     }
 
-    /// [`exclusive_scan`](Self::exclusive_scan) with a reduction of one's own.
+    /// [`exclusive_scan`](Self::exclusive_scan) with a [`Reduction`] of one's own, which has an example.
     ///
     /// # Errors
     ///

@@ -20,14 +20,8 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// An operation that goes on by itself, on the transport's background thread; a future of what it gives.
-///
-/// Dropping it lets the operation go on, and its result is lost. The communicator's
-/// [`shutdown`](Communicator::shutdown) waits for operations that were started before.
-///
-/// # Cancel safety
-///
-/// Waiting can be given up and taken up again: `(&mut started).await`.
+#[doc = include_str!("../../docs/links.txt")]
+#[doc = include_str!("../../docs/started.md")]
 #[derive(Debug)]
 #[must_use = "the result of the operation is lost without waiting for it"]
 pub struct Started<O> {
@@ -101,7 +95,7 @@ fn sum(counts: &[usize]) -> Option<usize> {
 /// order. Each is otherwise as the method without `start_`, with its costs and errors; errors come when the
 /// operation is waited for.
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    pub(super) fn start<O, W>(
+    pub(crate) fn start<O, W>(
         &self,
         collective: Collective,
         work: impl FnOnce(Arc<Shared<T>>, Turn<T>) -> W + Send + 'static,

@@ -5,7 +5,7 @@ use super::{
     state::{BadPayload, Shape, invalid},
 };
 use crate::{
-    Communicator,
+    Communicator, Started,
     communicator::{Input, Output, moved, reduced},
     engine::{Engine, Request, Turn},
 };
@@ -17,48 +17,8 @@ use nexar_device::DeviceAdapter;
 const LABEL: Collective = Collective::AllReduceCompressed;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// Replaces `data` on every rank by the sum or average of all ranks' data, as well as the compressor lets it through. The
-    /// length is the same on all ranks, and so are the compressor, its settings and, where it draws random numbers,
-    /// the round. Every rank gets the same bits.
-    ///
-    /// What the compressor leaves out is kept in `compression` and added to the data of the next call; see
-    /// [`compression`](crate::compression).
-    ///
-    /// Cost: the bytes in the table of [`compression`](crate::compression), in one exchange, or two for
-    /// [`BlockQuantization`](crate::compression::BlockQuantization). Compressing runs in the task that awaits the call; of the built-in
-    /// compressors the slowest takes about 2 ns for an element.
-    ///
-    /// ```
-    /// use nexar_collectives::{
-    ///     Communicator, ReduceOp,
-    ///     compression::{Compression, TopK},
-    /// };
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> nexar_collectives::Result<()> {
-    /// # let comm = Communicator::local(1).await?.remove(0);
-    /// let mut compression = Compression::new(TopK::new(0.25)?);
-    /// let mut grads = vec![0.5, -4.0, 1.0, 0.25];
-    /// comm.all_reduce_compressed(&mut grads, ReduceOp::Average, &mut compression).await?;
-    /// assert_eq!(grads, [0.0, -4.0, 0.0, 0.0]);
-    /// // The next call brings what is left of the first one.
-    /// let mut grads = vec![0.0, 0.0, 1.0, 0.0];
-    /// comm.all_reduce_compressed(&mut grads, ReduceOp::Average, &mut compression).await?;
-    /// assert_eq!(grads, [0.0, 0.0, 2.0, 0.0]);
-    /// # comm.shutdown().await
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] if `op` is neither sum nor average, if the length is not that of the calls
-    /// before, or if the compressor does not take it; [`Error::Operation`], with a mismatch if length, compressor
-    /// or settings differ between ranks, and a protocol violation if a payload makes no sense.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for all collectives, dropping the future fails the operation on all ranks; but whatever the failure, `data` and
-    /// `compression` are then unchanged.
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/all_reduce_compressed.md")]
     pub async fn all_reduce_compressed<C: Compressor>(
         &self,
         data: &mut [f32],
@@ -66,23 +26,53 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         compression: &mut Compression<C>,
     ) -> Result<()> {
         let engine = &self.shared().engine;
-        let place = engine.place();
-        let shape = compression.shape(data.len(), op, place.rank, place.world)?;
-        let call = Exchanges {
-            engine,
-            turn: &mut engine.turn().await,
-            shape,
-            digest: compression.digest(data.len(), op),
-        };
-        compression.load(data);
-        match shape.aggregation {
-            Aggregation::Gather => call.gather(compression).await?,
-            Aggregation::ReduceScatter { .. } => call.reduce_scatter(compression).await?,
-            Aggregation::AllReduce => call.all_reduce(compression).await?,
-        }
-        compression.commit(&shape, op, data);
-        Ok(())
+        let mut turn = engine.turn().await;
+        all_reduce(engine, &mut turn, data, op, compression).await
     }
+
+    /// Starts an [`all_reduce_compressed`](Self::all_reduce_compressed); gives the data and the compression.
+    ///
+    /// Compressing runs on the transport's background thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce_compressed`](Self::all_reduce_compressed), when it is waited for. Data and residual are lost then.
+    pub fn start_all_reduce_compressed<C: Compressor + 'static>(
+        &self,
+        mut data: Vec<f32>,
+        op: ReduceOp,
+        mut compression: Compression<C>,
+    ) -> Started<(Vec<f32>, Compression<C>)> {
+        self.start(LABEL, move |shared, mut turn| async move {
+            all_reduce(&shared.engine, &mut turn, &mut data, op, &mut compression).await?;
+            Ok((data, compression))
+        })
+    }
+}
+
+async fn all_reduce<T: Transport, C: Compressor>(
+    engine: &Engine<T>,
+    turn: &mut Turn<T>,
+    data: &mut [f32],
+    op: ReduceOp,
+    compression: &mut Compression<C>,
+) -> Result<()> {
+    let place = engine.place();
+    let shape = compression.shape(data.len(), op, place.rank, place.world)?;
+    let call = Exchanges {
+        engine,
+        turn,
+        shape,
+        digest: compression.digest(data.len(), op),
+    };
+    compression.load(data);
+    match shape.aggregation {
+        Aggregation::Gather => call.gather(compression).await?,
+        Aggregation::ReduceScatter { .. } => call.reduce_scatter(compression).await?,
+        Aggregation::AllReduce => call.all_reduce(compression).await?,
+    }
+    compression.commit(&shape, op, data);
+    Ok(())
 }
 
 /// One call, between load and commit.
@@ -97,8 +87,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
     async fn gather<C: Compressor>(mut self, state: &mut Compression<C>) -> Result<()> {
         state.pack(&self.shape)?;
         state.expect_from_all(&self.shape);
-        self.all_gather(state).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.all_gather(state).await?;
+        let unfinished = self.unfinished(sequence);
         let summed = state.sum_payloads(&self.shape);
         summed.map_err(|bad| unfinished.refuse(bad))?;
         unfinished.finish();
@@ -111,8 +101,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
         state.expect_from_all(&self.shape);
         let (input, output) = state.buffers();
         let exchange = place.all_to_all(moved::<u8>(), input, output)?;
-        self.run(exchange).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.run(exchange).await?;
+        let unfinished = self.unfinished(sequence);
         let reduced = state.reduce_piece(&self.shape);
         reduced.map_err(|bad| unfinished.refuse(bad))?;
         state.expect_from_all(&self.shape);
@@ -137,8 +127,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
         let len = bytes.len() / size;
         let elements = reduced(DataType::F32, ReduceOp::Sum)?;
         let sum = place.all_reduce(elements, Output { bytes, len });
-        self.run(sum).await?;
-        let unfinished = self.unfinished();
+        let sequence = self.run(sum).await?;
+        let unfinished = self.unfinished(sequence);
         let rank = place.rank;
         let unpacked = state.unpack_sum(&self.shape);
         unpacked.map_err(|error| unfinished.refuse(BadPayload { rank, error }))?;
@@ -147,24 +137,26 @@ impl<'a, T: Transport> Exchanges<'a, T> {
     }
 
     /// Gathers what is outgoing.
-    async fn all_gather<C: Compressor>(&mut self, state: &mut Compression<C>) -> Result<()> {
+    async fn all_gather<C: Compressor>(&mut self, state: &mut Compression<C>) -> Result<u64> {
         let (input, output) = state.buffers();
         let gather = (self.engine.place()).all_gather(moved::<u8>(), input, output)?;
         self.run(gather).await
     }
 
-    async fn run(&mut self, request: Request<'_>) -> Result<()> {
+    /// Runs an exchange; its number.
+    async fn run(&mut self, request: Request<'_>) -> Result<u64> {
         let request = Request {
             collective: LABEL,
             digest: self.digest,
             ..request
         };
-        self.engine.run_in(self.turn, request).await.map(|_| ())
+        self.engine.run_in(self.turn, request).await
     }
 
-    fn unfinished(&self) -> Unfinished<'a, T> {
+    fn unfinished(&self, sequence: u64) -> Unfinished<'a, T> {
         Unfinished {
             engine: self.engine,
+            sequence,
             done: false,
         }
     }
@@ -174,6 +166,8 @@ impl<'a, T: Transport> Exchanges<'a, T> {
 /// one gives up.
 struct Unfinished<'a, T: Transport> {
     engine: &'a Engine<T>,
+    /// The number of the first exchange.
+    sequence: u64,
     done: bool,
 }
 
@@ -197,7 +191,8 @@ impl<T: Transport> Unfinished<'_, T> {
                 what: error.to_string(),
             }
         };
-        self.engine.error(LABEL, None, group.fail(failure))
+        let sequence = Some(self.sequence);
+        self.engine.error(LABEL, sequence, group.fail(failure))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Compressor`] turns a vector of `f32` into a shorter payload, and a [`Compression`] carries what was left
 //! out from one call into the next (*error feedback*), so that nothing of a gradient is lost, it only comes later.
-//! It pays where the network is the bottleneck: over a link of 1 Gbit/s and less, say between sites. On one host or
-//! a fast local network the plain `all_reduce` is quicker, and exact.
+//! It pays where the network is slow: it costs a few nanoseconds for each element, which the bytes that it saves must
+//! outweigh. The plain `all_reduce` is exact; use that wherever it is fast enough.
 //!
 //! | compressor | keeps | bytes that a rank sends, n ranks, c elements | of the plain all-reduce, n = 4 |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | [`RandomK`] | k elements that are drawn anew each time | `8 k (n-1)/n` | 1 % for k = c/100 |
 //! | [`BlockQuantization`] | 8 bits of each element | `2 (1 + 4/block) c (n-1)/n` | 25.4 % for blocks of 256 |
 //!
-//! The plain all-reduce sends `8 c (n-1)/n` bytes. `TopK` grows with n: beyond `c/k` ranks it sends more than the plain one.
+//! The plain all-reduce of many elements sends `8 c (n-1)/n` bytes. `TopK` grows with n: beyond `c/k` ranks it sends more than the plain one.
 //! `RandomK` is summed by an all-reduce of k elements; where those are few, that sends up to `4 k ⌈log₂ n⌉` bytes in
 //! favour of fewer rounds. `BlockQuantization` rounds each rank's piece up to a whole number of blocks.
 //!

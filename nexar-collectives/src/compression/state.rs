@@ -96,10 +96,13 @@ impl<C: Compressor> Compression<C> {
         &self.residual
     }
 
-    /// Continues from a checkpoint: a residual, which may be empty, and the number of the next round, which must be the same on
-    /// all ranks. With an empty residual it starts anew, and takes a tensor of another length.
+    /// Continues from a checkpoint: a residual, which may be empty and does not matter without error feedback, and the
+    /// number of the next round, which must be the same on all ranks. With an empty residual it starts anew, and
+    /// takes a tensor of another length.
     pub fn restore(&mut self, residual: Vec<f32>, round: u64) {
-        self.residual = residual;
+        if self.feedback {
+            self.residual = residual;
+        }
         self.round = round;
     }
 

@@ -280,6 +280,9 @@ fn other_reductions_and_other_lengths_are_refused() {
     states[0].restore(Vec::new(), 5);
     assert!(states[0].shape(9, ReduceOp::Sum, 0, 1).is_ok());
     assert_eq!(states[0].round(), 5);
+    let mut forgetful = Compression::without_feedback(compressors()[0].1());
+    forgetful.restore(vec![1.0; 8], 5);
+    assert_eq!((forgetful.round(), forgetful.residual()), (5, &[][..]));
 }
 
 #[test]

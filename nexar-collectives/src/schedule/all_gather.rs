@@ -1,46 +1,28 @@
 //! All-gather: the input of rank i becomes block i of every rank's output. In place, it is there already.
 
-use super::builder::{Blocks, Builder, FREE, neighbours, others};
+use super::builder::{Builder, FREE, Segmented, neighbours, others};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store};
 use std::ops::Range;
 
-/// What the algorithms share: blocks in segments.
+/// Where the segments of blocks are.
 struct Layout<'a> {
-    parts: &'a Parts,
+    blocks: Segmented<'a>,
     rank: usize,
     in_place: bool,
-    /// Elements of a segment.
-    segment: usize,
-    /// Segments of the longest block.
-    segments: usize,
 }
 
-impl<'a> Layout<'a> {
-    fn new(world: usize, rank: usize, parts: &'a Parts, in_place: bool, plan: Plan) -> Self {
-        let longest = parts.longest(world);
-        Layout {
-            parts,
-            rank,
-            in_place,
-            segment: plan.segment,
-            segments: Blocks::new(longest, plan.segment).len(),
-        }
-    }
-
-    /// A segment of a rank's block in the output; empty beyond the end of the block.
+impl Layout<'_> {
+    /// A segment of a rank's block in the output.
     fn block(&self, rank: usize, segment: usize) -> Span {
-        let block = self.parts.get(rank);
-        let segments = Blocks::new(block.len(), self.segment);
-        Span::of(Buffer::Output, segments.within(block.start, segment))
+        Span::of(Buffer::Output, self.blocks.get(rank, segment))
     }
 
     /// A segment of the own block where it is at the start.
     fn own(&self, segment: usize) -> Span {
-        let block = self.block(self.rank, segment);
-        if self.in_place {
-            return block;
+        match self.in_place {
+            true => self.block(self.rank, segment),
+            false => Span::of(Buffer::Input, self.blocks.alone(self.rank, segment)),
         }
-        Span::input(block.start - self.parts.get(self.rank).start, block.len)
     }
 
     /// Copies the own block from the input.
@@ -62,9 +44,15 @@ pub(super) fn direct(
     in_place: bool,
     plan: Plan,
 ) -> Schedule {
-    let layout = Layout::new(world, rank, parts, in_place, plan);
-    let mut schedule = Builder::with_capacity(layout.segments * (2 * world - 1));
-    for segment in 0..layout.segments {
+    let blocks = Segmented::new(world, parts, plan.segment);
+    let segments = blocks.segments;
+    let layout = Layout {
+        blocks,
+        rank,
+        in_place,
+    };
+    let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
+    for segment in 0..segments {
         for distance in 1..world {
             let to = (rank + distance) % world;
             let from = (rank + world - distance) % world;
@@ -94,9 +82,15 @@ pub(super) fn ring(
 ) -> Schedule {
     let next = (rank + 1) % world;
     let previous = (rank + world - 1) % world;
-    let layout = Layout::new(world, rank, parts, in_place, plan);
-    let mut schedule = Builder::with_capacity(layout.segments * (2 * world - 1));
-    let mut received = vec![None; layout.segments];
+    let blocks = Segmented::new(world, parts, plan.segment);
+    let segments = blocks.segments;
+    let layout = Layout {
+        blocks,
+        rank,
+        in_place,
+    };
+    let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
+    let mut received = vec![None; segments];
     for step in 0..world - 1 {
         let passed = (rank + world - step) % world;
         let arriving = (rank + world - 1 - step) % world;
@@ -110,7 +104,7 @@ pub(super) fn ring(
             *received = schedule.recv(previous, to, Store::Copy, FREE);
         }
     }
-    for segment in 0..layout.segments {
+    for segment in 0..segments {
         layout.copy_own(&mut schedule, segment);
     }
     let mut schedule = schedule.finish(0);

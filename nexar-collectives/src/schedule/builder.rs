@@ -1,6 +1,6 @@
 //! What the algorithms share: appending items, and dividing ranges.
 
-use super::{Action, Buffer, Item, ItemId, Schedule, Span, Store};
+use super::{Action, Buffer, Item, ItemId, Parts, Schedule, Span, Store};
 use std::ops::Range;
 
 impl Span {
@@ -166,6 +166,36 @@ impl Blocks {
 
     pub(super) fn iter(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.len()).map(move |i| self.get(i))
+    }
+}
+
+/// The blocks of all ranks, each in segments of `size`.
+#[derive(Debug)]
+pub(super) struct Segmented<'a> {
+    parts: &'a Parts,
+    size: usize,
+    /// Segments of the longest block.
+    pub(super) segments: usize,
+}
+
+impl<'a> Segmented<'a> {
+    pub(super) fn new(world: usize, parts: &'a Parts, size: usize) -> Segmented<'a> {
+        Segmented {
+            parts,
+            size,
+            segments: Blocks::new(parts.longest(world), size).len(),
+        }
+    }
+
+    /// A segment of a rank's block; empty beyond the end of the block.
+    pub(super) fn get(&self, rank: usize, segment: usize) -> Range<usize> {
+        let block = self.parts.get(rank);
+        Blocks::new(block.len(), self.size).within(block.start, segment)
+    }
+
+    /// The same, counted from the start of the block.
+    pub(super) fn alone(&self, rank: usize, segment: usize) -> Range<usize> {
+        Blocks::new(self.parts.get(rank).len(), self.size).get(segment)
     }
 }
 

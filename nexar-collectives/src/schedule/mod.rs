@@ -33,6 +33,7 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 mod select;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tree;

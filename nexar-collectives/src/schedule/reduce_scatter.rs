@@ -1,47 +1,32 @@
 //! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i. In place, the
 //! output holds the contribution, and the own block of it becomes the result.
 
-use super::builder::{Blocks, Builder, FREE, contributor, neighbours, others};
+use super::builder::{Blocks, Builder, FREE, Segmented, contributor, neighbours, others};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store, select::is_single_site};
 use nexar_core::{Algorithm, Collective};
 
-/// What the algorithms share: blocks in segments.
+/// Where the segments of blocks are.
 struct Layout<'a> {
-    parts: &'a Parts,
+    blocks: Segmented<'a>,
     in_place: bool,
-    /// Elements of a segment.
-    segment: usize,
-    /// Segments of the longest block.
-    segments: usize,
 }
 
-impl<'a> Layout<'a> {
-    fn new(world: usize, parts: &'a Parts, in_place: bool, plan: Plan) -> Self {
-        Layout {
-            parts,
-            in_place,
-            segment: plan.segment,
-            segments: Blocks::new(parts.longest(world), plan.segment).len(),
-        }
-    }
-
-    /// A segment of the own contribution to a rank's block; empty beyond the end of the block.
+impl Layout<'_> {
+    /// A segment of the own contribution to a rank's block.
     fn block(&self, rank: usize, segment: usize) -> Span {
-        let block = self.parts.get(rank);
-        let range = Blocks::new(block.len(), self.segment).within(block.start, segment);
-        match self.in_place {
-            true => Span::of(Buffer::Output, range),
-            false => Span::of(Buffer::Input, range),
-        }
+        let buffer = match self.in_place {
+            true => Buffer::Output,
+            false => Buffer::Input,
+        };
+        Span::of(buffer, self.blocks.get(rank, segment))
     }
 
     /// A segment of the result on `rank`.
     fn result(&self, rank: usize, segment: usize) -> Span {
-        let block = self.block(rank, segment);
-        if self.in_place {
-            return block;
+        match self.in_place {
+            true => self.block(rank, segment),
+            false => Span::of(Buffer::Output, self.blocks.alone(rank, segment)),
         }
-        Span::output(block.start - self.parts.get(rank).start, block.len)
     }
 }
 
@@ -59,9 +44,11 @@ pub(super) fn direct(
     in_place: bool,
     plan: Plan,
 ) -> Schedule {
-    let layout = Layout::new(world, parts, in_place, plan);
-    let mut schedule = Builder::with_capacity(layout.segments * (2 * world - 1));
-    for segment in 0..layout.segments {
+    let blocks = Segmented::new(world, parts, plan.segment);
+    let segments = blocks.segments;
+    let layout = Layout { blocks, in_place };
+    let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
+    for segment in 0..segments {
         let result = layout.result(rank, segment);
         let mut combined = None;
         if !in_place {
@@ -106,12 +93,14 @@ pub(super) fn ring(
 ) -> Schedule {
     let next = (rank + 1) % world;
     let previous = (rank + world - 1) % world;
-    let layout = Layout::new(world, parts, in_place, plan);
-    let lanes = plan.lookahead.clamp(1, layout.segments.max(1));
+    let blocks = Segmented::new(world, parts, plan.segment);
+    let segments = blocks.segments;
+    let layout = Layout { blocks, in_place };
+    let lanes = plan.lookahead.clamp(1, segments.max(1));
     let place = parts.longest(world).min(plan.segment.max(1));
-    let mut schedule = Builder::with_capacity(layout.segments * (3 * world - 2));
+    let mut schedule = Builder::with_capacity(segments * (3 * world - 2));
     let mut chains = vec![Chain::default(); lanes];
-    for group in Blocks::new(layout.segments, lanes).iter() {
+    for group in Blocks::new(segments, lanes).iter() {
         for step in 0..world - 1 {
             let sent = (rank + 2 * world - 1 - step) % world;
             let arriving = (rank + 2 * world - 2 - step) % world;
@@ -154,7 +143,7 @@ pub(super) fn ring(
         }
     }
     if world == 1 && !in_place {
-        for segment in 0..layout.segments {
+        for segment in 0..segments {
             schedule.copy(layout.block(0, segment), layout.result(0, segment), FREE);
         }
     }

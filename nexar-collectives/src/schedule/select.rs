@@ -4,10 +4,10 @@
 //! asking each other.
 
 use super::builder::Blocks;
+use super::table::{KIB, Rule, TABLE};
 use super::{Operation, Parts};
 use nexar_core::{Algorithm, Collective};
 use std::fmt;
-use std::ops::RangeInclusive;
 
 /// The algorithms that can carry out a collective.
 pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
@@ -78,109 +78,6 @@ impl fmt::Display for Plan {
     }
 }
 
-/// A line of [`TABLE`].
-struct Rule {
-    collective: Collective,
-    world: RangeInclusive<usize>,
-    /// The largest [`Operation::count`] in bytes that the rule is for.
-    bytes: usize,
-    algorithm: Algorithm,
-    /// Bytes per message.
-    segment: usize,
-    lookahead: usize,
-}
-
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
-const ANY: usize = usize::MAX;
-
-const fn rule(
-    collective: Collective,
-    world: RangeInclusive<usize>,
-    bytes: usize,
-    algorithm: Algorithm,
-    segment: usize,
-    lookahead: usize,
-) -> Rule {
-    Rule {
-        collective,
-        world,
-        bytes,
-        algorithm,
-        segment,
-        lookahead,
-    }
-}
-
-/// The first rule that applies decides.
-///
-/// The switch points of all-reduce up to 8 ranks come from measurements on loopback (2 cores, encrypted).
-/// The others are estimates from the model time = messages in a row * 15 us + bytes * 1 ns. To measure:
-/// run `nexar-perf` for the collective over sizes from 8 B to 64 MiB, once per algorithm with
-/// `NEXAR_ALGORITHM=<collective>:<algorithm>`, and set `bytes` to where the curves cross.
-#[rustfmt::skip]
-const TABLE: &[Rule] = {
-    use Algorithm::*;
-    use Collective::*;
-    &[
-        //   collective     world         up to      algorithm          segment    lookahead
-        rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
-
-        rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     1..=2,        ANY,       Chain,             128 * KIB, 1),
-        rule(Broadcast,     3..=16,       ANY,       ScatterAllGather,  64 * KIB,  1),
-        rule(Broadcast,     17..=64,      4 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Broadcast,     65..=ANY,     32 * MIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     17..=ANY,     ANY,       Chain,             64 * KIB,  1),
-
-        // Between two ranks both algorithms move the same bytes, recursive doubling in one message.
-        rule(AllReduce,     1..=2,        64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     1..=2,        ANY,       Direct,            128 * KIB, 2),
-        rule(AllReduce,     3..=16,       4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-
-        rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
-        rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        17..=64,      512 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        65..=ANY,     2 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
-
-        // Between two ranks both algorithms send one message, the chain in segments.
-        rule(Scan,          3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             32 * KIB,  1),
-
-        rule(ExclusiveScan, 3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
-
-        rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
-
-        // Every rank but the root sends one message in both algorithms; the tree only spares the root.
-        rule(Gather,        17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-
-        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-
-        rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
-        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-    ]
-};
-
 /// Above this size, a type that has to be accumulated wide needs a single-site algorithm: to send
 /// it wide would double the traffic. Below, the number of messages counts more.
 const WIDE_BYTES: usize = 64 * KIB;
@@ -209,37 +106,17 @@ pub(crate) fn select(
     let collective = operation.collective();
     let count = shared_count(operation, world);
     let bytes = count.saturating_mul(element_size);
-    let uneven = matches!(
-        operation,
-        Operation::Gather {
-            parts: Parts::Uneven(_),
-            ..
-        } | Operation::Scatter {
-            parts: Parts::Uneven(_),
-            ..
-        }
-    );
-    // Only ranks that know all lengths can pass blocks on.
-    let usable = |algorithm| match algorithm {
-        Algorithm::Ring => !ordered,
-        Algorithm::Binomial => !uneven,
-        _ => true,
-    };
-    let forced = forced.map(|algorithm| {
-        if usable(algorithm) {
-            algorithm
-        } else {
-            Algorithm::Direct
-        }
+    let usable = |algorithm| is_usable(operation, algorithm, ordered);
+    let forced = forced.map(|algorithm| match usable(algorithm) {
+        true => algorithm,
+        false => Algorithm::Direct,
     });
-    let forced = forced.filter(|algorithm| algorithms(collective).contains(algorithm));
-
+    let known = algorithms(collective);
+    let forced = forced.filter(|algorithm| known.contains(algorithm));
     let single_site = |algorithm| is_single_site(collective, algorithm, world);
-    let wide = wide
-        && algorithms(collective)
-            .iter()
-            .any(|&algorithm| single_site(algorithm));
-    let known = || TABLE.iter().filter(|rule| rule.collective == collective);
+    let wide = wide && known.iter().any(|&algorithm| single_site(algorithm));
+
+    let rules = || TABLE.iter().filter(|rule| rule.collective == collective);
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
     let suits = |rule: &&Rule| match forced {
         Some(algorithm) => rule.algorithm == algorithm,
@@ -247,11 +124,11 @@ pub(crate) fn select(
             usable(rule.algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
         }
     };
-    let choice = known()
+    let choice = rules()
         .filter(suits)
         .find(fits)
         // A forced algorithm outside of its range: with the parameters that it has elsewhere.
-        .or_else(|| known().find(suits));
+        .or_else(|| rules().find(suits));
     let (algorithm, segment, lookahead) = match choice {
         Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
         None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
@@ -270,6 +147,18 @@ pub(crate) fn select(
         segment,
         lookahead,
         ordered,
+    }
+}
+
+/// Whether an algorithm can do what is asked for.
+const fn is_usable(operation: &Operation, algorithm: Algorithm, ordered: bool) -> bool {
+    match (operation, algorithm) {
+        (_, Algorithm::Ring) => !ordered || matches!(operation, Operation::AllGather { .. }),
+        // Only ranks that know all lengths can pass blocks on.
+        (Operation::Gather { parts, .. } | Operation::Scatter { parts, .. }, _) => {
+            matches!(parts, Parts::Even(_)) || matches!(algorithm, Algorithm::Direct)
+        }
+        _ => true,
     }
 }
 
@@ -306,6 +195,7 @@ fn shared_count(operation: &Operation, world: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::MIB;
     use super::*;
 
     fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
@@ -325,6 +215,35 @@ mod tests {
             parts: Parts::Even(count),
             in_place: false,
         }
+    }
+
+    /// Every operation of which all ranks know all lengths.
+    fn operations(count: usize) -> Vec<Operation> {
+        let (root, parts) = (1, Parts::Even(count));
+        let mut operations = vec![
+            Operation::Barrier,
+            Operation::Broadcast { root, count },
+            Operation::Reduce { root, count },
+            Operation::AllReduce { count },
+            all_gather(count),
+            reduce_scatter(count),
+            Operation::Gather {
+                root,
+                parts: parts.clone(),
+            },
+            Operation::Scatter { root, parts },
+        ];
+        for flag in [false, true] {
+            operations.push(Operation::Scan {
+                count,
+                exclusive: flag,
+            });
+            operations.push(Operation::AllToAll {
+                count,
+                in_place: flag,
+            });
+        }
+        operations
     }
 
     #[test]
@@ -397,15 +316,10 @@ mod tests {
     fn every_operation_has_a_plan_that_its_collective_knows() {
         for world in [1, 2, 3, 16, 17, 1000, usize::MAX] {
             for count in [0, 1, 1000, 1 << 24, usize::MAX] {
-                for operation in [
-                    Operation::Barrier,
-                    Operation::Broadcast { root: 0, count },
-                    Operation::AllReduce { count },
-                    all_gather(count),
-                    reduce_scatter(count),
-                ] {
+                for operation in operations(count) {
                     for size in [1, 2, 4, 8] {
-                        let plan = select(&operation, size, world, None, false, false);
+                        let wide = size == 2;
+                        let plan = select(&operation, size, world, None, wide, size == 4);
                         let collective = operation.collective();
                         assert!(algorithms(collective).contains(&plan.algorithm));
                         assert!(plan.segment > 0 && plan.lookahead > 0);
@@ -416,34 +330,55 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_done_is_not_selected() {
+        for world in [1, 2, 5, 40] {
+            for bytes in [0, 8, MIB, 1 << 30] {
+                for operation in [Operation::AllReduce { count: bytes }, reduce_scatter(bytes)] {
+                    for forced in [None, Some(Algorithm::Ring)] {
+                        let plan = select(&operation, 1, world, forced, false, true);
+                        assert_ne!(plan.algorithm, Algorithm::Ring);
+                    }
+                }
+            }
+        }
+        let parts = Parts::uneven(&[1; 40]).unwrap();
+        let gather = Operation::Gather { root: 3, parts };
+        for forced in [None, Some(Algorithm::Binomial)] {
+            let plan = select(&gather, 1, 40, forced, false, false);
+            assert_eq!(plan.algorithm, Algorithm::Direct);
+        }
+        let forced = Some(Algorithm::Ring);
+        let plan = select(&all_gather(8), 1, 40, forced, false, true);
+        assert_eq!(plan.algorithm, Algorithm::Ring);
+    }
+
+    #[test]
     fn schedules_of_huge_operations_are_bounded() {
-        for (operation, world) in [
-            (Operation::AllReduce { count: 1 << 38 }, 4),
-            (Operation::AllReduce { count: 1 << 38 }, 40),
-            (all_gather(1 << 38), 7),
-            (reduce_scatter(1 << 38), 33),
-            (
-                Operation::Broadcast {
-                    root: 1,
-                    count: 1 << 38,
-                },
-                5,
-            ),
-            (
-                Operation::Broadcast {
-                    root: 1,
-                    count: 1 << 38,
-                },
-                2,
-            ),
-        ] {
-            let plan = select(&operation, 1, world, None, false, false);
-            let schedule = super::super::build(&operation, world, 0, plan);
-            assert!(
-                schedule.items.len() <= ITEMS,
-                "{operation:?}: {}",
-                schedule.items.len()
-            );
+        for world in [2, 5, 33, 100] {
+            for operation in operations(1 << 38) {
+                for &forced in algorithms(operation.collective()) {
+                    for rank in [0, 1] {
+                        let plan = select(&operation, 1, world, Some(forced), false, false);
+                        let schedule = super::super::build(&operation, world, rank, plan);
+                        let items = schedule.items.len();
+                        assert!(items <= ITEMS, "{operation:?} {world} {plan}: {items}");
+                    }
+                }
+            }
+        }
+        let link = |rank| super::super::Link {
+            rank,
+            sends: 1 << 38,
+            expects: 1 << 38,
+        };
+        let exchange = Operation::Exchange {
+            links: (0..40).map(link).collect(),
+        };
+        let parts = Parts::uneven(&[1 << 38; 40]).unwrap();
+        for operation in [exchange, Operation::Gather { root: 7, parts }] {
+            let plan = select(&operation, 1, 40, None, false, false);
+            let schedule = super::super::build(&operation, 40, 7, plan);
+            assert!(schedule.items.len() <= ITEMS, "{operation:?}");
         }
     }
 }

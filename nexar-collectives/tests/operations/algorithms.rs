@@ -10,8 +10,8 @@ use super::{
     scans::scans,
 };
 use nexar_collectives::{
-    Algorithm, Backend, Builder, Collective, Communicator, Error, Rank, ReduceOp, Secret,
-    TimeLimits, bf16, f16,
+    Algorithm, Backend, Builder, Collective, Communicator, Error, Rank, ReduceOp, Reduction,
+    Secret, TimeLimits, bf16, f16,
 };
 use std::{net::UdpSocket, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -103,6 +103,58 @@ async fn check_reductions(comm: Arc<Communicator>, counts: &[usize]) {
     }
 }
 
+/// A reduction whose arguments must be in order: affine maps, one after the other.
+async fn check_ordered(comm: Arc<Communicator>, counts: &[usize]) {
+    type Map = [u64; 2];
+    let value = |rank: usize, index: usize| -> Map { [rank as u64 * 2 + 3, index as u64 + 1] };
+    let then = |a: &Map, b: &Map| {
+        [
+            a[0].wrapping_mul(b[0]),
+            a[1].wrapping_mul(b[0]).wrapping_add(b[1]),
+        ]
+    };
+    let reduced = |ranks: usize, index: usize| {
+        let all = (0..ranks).map(|rank| value(rank, index));
+        all.reduce(|a, b| then(&a, &b)).unwrap()
+    };
+    let (world, rank) = (comm.world_size(), comm.rank());
+    let own = Reduction::ordered("affine maps", then);
+    for &count in counts {
+        let of = |range: std::ops::Range<usize>| -> Vec<Map> {
+            range.map(|index| value(rank, index)).collect()
+        };
+        let all: Vec<Map> = (0..count * world)
+            .map(|index| reduced(world, index))
+            .collect();
+        let mut data = of(0..count);
+        comm.all_reduce_with(&mut data, &own).await.unwrap();
+        assert!(data == all[..count], "all_reduce_with, {count}");
+        let mut data = of(0..count);
+        comm.reduce_with(&mut data, &own, world / 2).await.unwrap();
+        assert!(
+            rank != world / 2 || data == all[..count],
+            "reduce_with, {count}"
+        );
+        let mut data = of(0..count);
+        let input = of(0..count * world);
+        comm.reduce_scatter_with(&input, &mut data, &own)
+            .await
+            .unwrap();
+        let mine = &all[rank * count..(rank + 1) * count];
+        assert!(data == mine, "reduce_scatter_with, {count}");
+        let mut data = of(0..count);
+        comm.scan_with(&mut data, &own).await.unwrap();
+        let upto = |ranks| (0..count).map(move |index| reduced(ranks, index));
+        assert!(upto(rank + 1).eq(data), "scan_with, {count}");
+        let mut data = of(0..count);
+        comm.exclusive_scan_with(&mut data, &own).await.unwrap();
+        assert!(
+            rank == 0 || upto(rank).eq(data),
+            "exclusive_scan_with, {count}"
+        );
+    }
+}
+
 async fn check_moves(comm: Arc<Communicator>, counts: &[usize]) {
     let world = comm.world_size();
     for &count in counts {
@@ -132,6 +184,7 @@ async fn every_algorithm(world: usize) {
         on_all(&ranks, |comm| async move {
             check_reductions(Arc::clone(&comm), &COUNTS).await;
             check_moves(Arc::clone(&comm), &COUNTS).await;
+            check_ordered(Arc::clone(&comm), &[0, 1, 7, 5_001]).await;
             // The algorithms are those of communicators that are made of this one, too.
             let child = Arc::new(comm.duplicate().await.unwrap());
             check_reductions(child, &[5]).await;

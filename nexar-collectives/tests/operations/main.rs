@@ -9,10 +9,12 @@ mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
 mod exchanges;
+mod mixed;
 mod model;
 mod moves;
 mod nan;
 mod precision;
+mod random;
 mod reductions;
 mod refused;
 mod scans;

@@ -169,9 +169,9 @@ async fn counts_around_the_switches_of_moves() {
     in_worlds(&[2, 3, 7, 16], |comm| async move {
         let world = comm.world_size();
         let counts: &[usize] = match world {
-            16 => &[1025, 16_385],
-            3 => &[1023, 1024, 1025, 16_384, 16_385, 32_769, 65_537],
-            _ => &[1024, 1025, 16_385, 32_769],
+            16 => &[256, 257, 1025, 16_385],
+            3 => &[256, 257, 1023, 1024, 1025, 16_384, 16_385, 32_769, 65_537],
+            _ => &[256, 257, 1024, 1025, 16_385, 32_769],
         };
         for &count in counts {
             rooted::<_, u32>(&comm, count, &[0, count % world]).await;
@@ -185,6 +185,36 @@ async fn counts_around_the_switches_of_moves() {
         }
         all_to_all_v::<_, u64>(&comm, |from, to| (from * 2 + to) % 4 * 9_001).await;
         neighbors::<_, u32>(&comm, 20_001).await;
+    })
+    .await;
+}
+
+/// More than 16 ranks have other algorithms, around 4, 64 and 256 KiB.
+#[tokio::test]
+async fn a_world_of_seventeen() {
+    in_worlds(&[17], |comm| async move {
+        let world = comm.world_size();
+        for count in [0, 3, 1_025, 16_385] {
+            let roots = [0, count % world, world - 1];
+            all_reduce::<_, i32>(&comm, count, ReduceOp::Sum).await;
+            all_reduce::<_, f16>(&comm, count, ReduceOp::Average).await;
+            scans::<_, u32>(&comm, count, ReduceOp::Sum).await;
+            reduce::<_, f32>(&comm, count, ReduceOp::Max, &roots).await;
+            rooted::<_, u16>(&comm, count, &roots[..2]).await;
+        }
+        all_reduce::<_, i32>(&comm, 66_001, ReduceOp::Sum).await;
+        scans::<_, u8>(&comm, 66_001, ReduceOp::Sum).await;
+        for count in [1, 257, 1_025] {
+            reduce_scatter::<_, i64>(&comm, count, ReduceOp::Average).await;
+            all_gather::<_, u32>(&comm, count).await;
+            all_to_all::<_, u32>(&comm, count).await;
+            rooted_v::<_, u8>(&comm, &uneven(world, count, 1), &[3]).await;
+            all_gather_v::<_, u8>(&comm, &uneven(world, count, 2)).await;
+            reduce_scatter_v::<_, u16>(&comm, &uneven(world, count, 0), ReduceOp::Sum).await;
+        }
+        all_gather::<_, u64>(&comm, 8_300).await;
+        reduce_scatter::<_, u64>(&comm, 8_300, ReduceOp::Sum).await;
+        neighbors::<_, u32>(&comm, 5).await;
     })
     .await;
 }

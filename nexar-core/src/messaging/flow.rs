@@ -91,12 +91,11 @@ impl<T: Transport> Core<'_, T> {
                 if peer.held > CREDIT {
                     return Err("small messages beyond its credit");
                 }
-                let length = arrival.body.len();
                 let body = Body::Eager {
                     bytes: arrival.body,
                     borrowed: arrival.borrowed,
                 };
-                self.receive(member, tag, dtype, length, body);
+                self.receive(member, tag, dtype, body);
             }
             Frame::Announce {
                 dtype,
@@ -109,8 +108,8 @@ impl<T: Transport> Core<'_, T> {
                     return Err("more announced messages than it may have");
                 }
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                let body = Body::Announced { message };
-                self.receive(member, tag, dtype, length, body);
+                let body = Body::Announced { message, length };
+                self.receive(member, tag, dtype, body);
             }
             Frame::Withdraw { message } => self.withdraw(member, message),
             Frame::ClearToSend { message, transfer } => {
@@ -131,21 +130,13 @@ impl<T: Transport> Core<'_, T> {
         Ok(())
     }
 
-    fn receive(
-        &mut self,
-        source: usize,
-        tag: u64,
-        dtype: Option<DataType>,
-        length: usize,
-        body: Body,
-    ) {
+    fn receive(&mut self, source: usize, tag: u64, dtype: Option<DataType>, body: Body) {
         let arrival = self.state.inbox.next_arrival();
         self.offer(Entry {
             arrival,
             source,
             tag,
             dtype,
-            length,
             body,
         });
     }
@@ -159,7 +150,7 @@ impl<T: Transport> Core<'_, T> {
         message: Option<u64>,
     ) {
         let own = self.inner.group.rank();
-        self.receive(own, tag, dtype, bytes.len(), Body::Own { bytes, message });
+        self.receive(own, tag, dtype, Body::Own { bytes, message });
     }
 
     /// The receiver says how it is with a message that was announced to it. The send may be gone.

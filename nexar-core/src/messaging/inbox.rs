@@ -57,20 +57,27 @@ pub(super) struct Entry {
     pub(super) source: usize,
     pub(super) tag: u64,
     pub(super) dtype: Option<DataType>,
-    /// In bytes.
-    pub(super) length: usize,
     pub(super) body: Body,
 }
 
 impl Entry {
+    /// Length of the message in bytes.
+    pub(super) fn length(&self) -> usize {
+        match &self.body {
+            Body::Eager { bytes, .. } | Body::Own { bytes, .. } => bytes.len(),
+            Body::Announced { length, .. } => *length,
+        }
+    }
+
     pub(super) fn received(&self) -> Received {
+        let length = self.length();
         let element = self.dtype.map_or(1, DataType::size);
         Received {
             source: self.source,
             tag: self.tag,
             dtype: self.dtype,
-            count: self.length / element,
-            length: self.length,
+            count: length / element,
+            length,
         }
     }
 }
@@ -81,7 +88,7 @@ pub(super) enum Body {
     /// It came with the header. A borrowed one keeps a larger chunk in memory.
     Eager { bytes: Bytes, borrowed: bool },
     /// At the sender still.
-    Announced { message: u64 },
+    Announced { message: u64, length: usize },
     /// This rank sent it to itself; numbered where its send waits until it is taken.
     Own { bytes: Bytes, message: Option<u64> },
 }

@@ -45,7 +45,6 @@ fn entry(arrival: u64, source: usize, tag: u64) -> Entry {
         source,
         tag,
         dtype: None,
-        length: 3,
         body: Body::Eager { bytes, borrowed },
     }
 }

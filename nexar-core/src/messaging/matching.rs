@@ -49,7 +49,7 @@ impl<T: Transport> Core<'_, T> {
             return;
         };
         let on_its_way = matches!(entry.body, Body::Announced { .. });
-        let due = on_its_way && entry.length > 0 && receiving.takes(&entry);
+        let due = on_its_way && entry.length() > 0 && receiving.takes(&entry);
         receiving.posted = false;
         receiving.matched = Some(Matched {
             entry,
@@ -101,7 +101,7 @@ impl<T: Transport> Core<'_, T> {
             else {
                 continue;
             };
-            let Body::Announced { message } = matched.entry.body else {
+            let Body::Announced { message, .. } = matched.entry.body else {
                 continue;
             };
             matched.transfer = TransferPhase::Asked {
@@ -178,7 +178,7 @@ impl<T: Transport> Core<'_, T> {
         let peer = &mut self.state.peers[source];
         match &entry.body {
             Body::Eager { .. } => {
-                peer.returning += cost(entry.length);
+                peer.returning += cost(entry.length());
                 if peer.returning >= RETURN_CREDIT {
                     let bytes = std::mem::take(&mut peer.returning);
                     peer.held -= bytes;
@@ -189,13 +189,13 @@ impl<T: Transport> Core<'_, T> {
                     self.write(source);
                 }
             }
-            Body::Announced { message } => {
+            Body::Announced { message, .. } => {
                 peer.announced.remove(message);
                 let frame = Frame::Taken { message: *message };
                 peer.queue.push(&frame, Bytes::new());
                 self.write(source);
             }
-            Body::Own { message: None, .. } => peer.held -= cost(entry.length),
+            Body::Own { message: None, .. } => peer.held -= cost(entry.length()),
             Body::Own {
                 message: Some(message),
                 ..
@@ -223,7 +223,7 @@ impl<T: Transport> Core<'_, T> {
         if self.state.failure.is_some() || self.state.closed {
             return;
         }
-        if asked && let Body::Announced { message } = entry.body {
+        if asked && let Body::Announced { message, .. } = entry.body {
             let peer = &mut self.state.peers[source];
             peer.queue.push(&Frame::Keep { message }, Bytes::new());
         }
@@ -302,7 +302,7 @@ impl Body {
     fn number(&self) -> Option<u64> {
         match self {
             Body::Eager { .. } => None,
-            Body::Announced { message } => Some(*message),
+            Body::Announced { message, .. } => Some(*message),
             Body::Own { message, .. } => *message,
         }
     }

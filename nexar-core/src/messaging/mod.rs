@@ -308,7 +308,7 @@ impl<T: Transport> Messenger<T> {
         operation: &'static str,
         source: Source,
         tag: Tag,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
     ) -> Result<Received> {
         self.check_rank(operation, source)?;
         let pattern = Pattern { source, tag };

@@ -70,7 +70,7 @@ pub(super) enum TransferPhase<R> {
 impl<R> Receiving<R> {
     /// Whether it can have a message, and does not only discard it.
     pub(super) fn takes(&self, entry: &Entry) -> bool {
-        entry.length <= self.capacity && self.is_of_type(entry)
+        entry.length() <= self.capacity && self.is_of_type(entry)
     }
 
     pub(super) fn is_of_type(&self, entry: &Entry) -> bool {

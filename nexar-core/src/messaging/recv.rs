@@ -42,7 +42,7 @@ struct Match {
 pub(super) async fn receive<T: Transport>(
     inner: &Inner<T>,
     pattern: Pattern,
-    sink: &mut impl Sink,
+    sink: &mut dyn Sink,
 ) -> Result<Received, Cause> {
     let id = inner.begin(Kind::Receive(Receiving {
         pattern,
@@ -86,7 +86,7 @@ pub(super) async fn receive<T: Transport>(
 }
 
 /// Whether a receive can have a message.
-fn fits(message: &Received, sink: &impl Sink) -> Result<(), MessageFailure> {
+fn fits(message: &Received, sink: &dyn Sink) -> Result<(), MessageFailure> {
     let Received {
         source,
         tag,
@@ -147,7 +147,7 @@ impl<T: Transport> ReceiveOperation<'_, T> {
     }
 
     /// Reads the body; false if its sender has withdrawn the message.
-    async fn transfer(&self, found: &Match, sink: &mut impl Sink) -> Result<bool, Cause> {
+    async fn transfer(&self, found: &Match, sink: &mut dyn Sink) -> Result<bool, Cause> {
         let mut lane = None;
         let mut left = found.received.length;
         poll_fn(|cx| {
@@ -169,7 +169,7 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         source: usize,
         lane: &mut Option<RecvOf<T>>,
         left: &mut usize,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
     ) -> Poll<Result<(), Cause>> {
         let Some(stream) = lane else {
             return Poll::Pending;

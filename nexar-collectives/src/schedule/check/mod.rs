@@ -16,6 +16,8 @@
 //!
 //! [`count`] only counts, for large worlds.
 
+#[cfg(test)]
+mod faults;
 mod graph;
 mod hazard;
 mod memory;

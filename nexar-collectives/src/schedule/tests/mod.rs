@@ -39,21 +39,24 @@ fn effective(case: &Case, plan: Plan) -> Plan {
     }
 }
 
-/// Proves a case with a plan, and with the same in the order of the ranks.
+/// Proves a case with a plan, and of reductions with the same in the order of the ranks.
 fn prove(case: &Case, plan: Plan) {
-    for ordered in [false, true] {
-        let plan = Plan { ordered, ..plan };
+    let reduces = matches!(
+        case.collective(),
+        Collective::Reduce | Collective::AllReduce | Collective::ReduceScatter
+    );
+    for ordered in if reduces { 0..2 } else { 0..1 } {
+        let plan = Plan {
+            ordered: ordered == 1,
+            ..plan
+        };
         let context = || format!("{:?}: {plan}", case.operations);
         let schedules = build_all(&case.operations, plan);
-        match check(&case.operations, ordered, &schedules) {
+        match check(&case.operations, plan.ordered, &schedules) {
             Ok(report) => assert_documented(case, plan, report),
             Err(fault) => panic!("{}: {fault:?}", context()),
         }
         let plan = effective(case, plan);
-        let reduces = matches!(
-            case.collective(),
-            Collective::Reduce | Collective::AllReduce | Collective::ReduceScatter
-        );
         if reduces && is_single_site(case.collective(), plan.algorithm, schedules.len()) {
             let claims = |s: &Schedule| s.single_site || s.items.is_empty();
             assert!(schedules.iter().all(claims), "{}", context());
@@ -90,7 +93,7 @@ fn short_vectors_in_small_worlds() {
 
 #[test]
 fn short_vectors_in_large_worlds() {
-    for world in 17..=64 {
+    for world in (17..=64).step_by(5) {
         // One of the lengths for each world: all algorithms meet each of them.
         let count = [world + 1, 1, world, world - 1][world % 4];
         prove_all(world, world / 3, count, 1, (5, 2));
@@ -99,7 +102,7 @@ fn short_vectors_in_large_worlds() {
 
 #[test]
 fn many_blocks_in_small_worlds() {
-    for world in 1..=9 {
+    for world in [1, 2, 3, 5, 8, 9] {
         for (count, segment, lookahead) in [
             (97, 1, 1),
             (97, 2, 2),
@@ -108,14 +111,14 @@ fn many_blocks_in_small_worlds() {
             (64, 7, 40),
             (50, 1000, 2),
         ] {
-            prove_all(world, world - 1, count, count, (segment, lookahead));
+            prove_all(world, world - 1, count, count / 4, (segment, lookahead));
         }
     }
 }
 
 #[test]
 fn several_blocks_in_large_worlds() {
-    for world in [17, 31, 32, 33, 63, 64] {
+    for world in [17, 33, 64] {
         prove_all(world, 1, world + 7, 3, (1, 2));
     }
 }
@@ -171,11 +174,12 @@ fn plans_agree_where_ranks_know_different_lengths() {
 #[test]
 fn rounds_and_elements_of_1024_ranks() {
     const WORLD: usize = 1024;
-    // Two blocks, with a piece of one element for each rank in each. With a root, fewer pieces.
+    // Two blocks, with a piece of one element for each rank in each; otherwise short vectors.
+    let all_reduce = |case: &Case| case.collective() == Collective::AllReduce;
     let cases = variants(WORLD, 1000, 2 * WORLD, 2).into_iter();
-    let with_root = variants(WORLD, 1000, 100, 2).into_iter();
-    let cases = cases.filter(|case| !case.has_root());
-    for case in cases.chain(with_root.filter(Case::has_root)) {
+    let short = variants(WORLD, 1000, 20, 2).into_iter();
+    let cases = cases.filter(all_reduce);
+    for case in cases.chain(short.filter(|case| !all_reduce(case))) {
         for &algorithm in algorithms(case.collective()) {
             let plan = plan(algorithm, 1, 2);
             let operation = &case.operations[0];
@@ -256,7 +260,7 @@ fn an_exchange_of_different_lengths_is_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn any_parameters(
@@ -265,8 +269,13 @@ proptest! {
         segment in 1usize..40,
         lookahead in 1usize..6,
         root in 0usize..24,
+        which in any::<prop::sample::Index>(),
     ) {
-        prove_all(world, root % world, count, count / 4, (segment, lookahead));
+        let cases = variants(world, root % world, count, count / 4);
+        let case = which.get(&cases);
+        for &algorithm in algorithms(case.collective()) {
+            prove(case, plan(algorithm, segment, lookahead));
+        }
     }
 
     #[test]
