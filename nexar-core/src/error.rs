@@ -63,6 +63,9 @@ pub enum Error {
     /// One message could not be sent or received; the communicator goes on.
     #[error(transparent)]
     Message(#[from] Box<crate::messaging::MessageError>),
+    /// One remote call failed; the communicator goes on.
+    #[error(transparent)]
+    Rpc(#[from] Box<crate::rpc::RpcError>),
     /// The reduction is not defined for the element type. Nothing was sent.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedReduction),

@@ -9,10 +9,12 @@ mod call;
 mod config;
 mod dtype;
 mod error;
+mod lane;
 pub mod membership;
 pub mod mesh;
 pub mod messaging;
 mod op;
+pub mod rpc;
 pub mod task;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]

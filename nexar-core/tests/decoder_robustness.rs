@@ -15,6 +15,7 @@ use decoders::{EAGER_LIMIT, FRAME_LIMIT};
 use nexar_core::wire::{
     WireError,
     message::{Frame, FrameReader},
+    rpc,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -110,6 +111,21 @@ fn message_lanes_in_pieces() {
 }
 
 #[test]
+fn rpc_headers() {
+    try_everything(&samples::rpc_header(), decoders::rpc_header);
+}
+
+#[test]
+fn rpc_lanes_in_pieces() {
+    try_everything(&samples::rpc_lane(), decoders::rpc_lane);
+}
+
+#[test]
+fn streamed_replies_in_pieces() {
+    try_everything(&samples::rpc_items(), decoders::rpc_items);
+}
+
+#[test]
 fn frames_in_pieces() {
     try_everything(&samples::read_frame(), decoders::read_frame);
 }
@@ -122,6 +138,13 @@ fn samples_are_accepted() {
     let lane = Bytes::copy_from_slice(&samples::message_lane()[0][3..]);
     let (frames, end) = decoders::lane_frames([lane]);
     assert_eq!((frames.len(), end), (samples::message_header().len(), None));
+    let lane = Bytes::copy_from_slice(&samples::rpc_lane()[0][3..]);
+    let (frames, end) = decoders::rpc_frames([lane]);
+    assert_eq!((frames.len(), end), (samples::rpc_header().len(), None));
+    for items in samples::rpc_items() {
+        let (pieces, end) = decoders::rpc_pieces([Bytes::copy_from_slice(&items[3..])]);
+        assert_eq!((pieces.len(), end), (5, None));
+    }
 }
 
 #[test]
@@ -184,4 +207,36 @@ fn an_announced_length_within_the_limit_takes_no_more_than_that() {
     let (peak, nothing) = counting::peak_of(|| reader.next(&mut header));
     assert_eq!(nothing, Ok(None));
     assert!((EAGER_LIMIT..EAGER_LIMIT + 1024).contains(&peak), "{peak}");
+}
+
+#[test]
+fn bodies_of_calls_take_memory_as_they_come() {
+    let length = 1 << 30;
+    let mut body = rpc::BodyReader::new(length);
+    let piece = Bytes::from(vec![7; 256 << 10]);
+    let (peak, ()) = counting::peak_of(|| {
+        for _ in 0..20 {
+            assert!(body.take(&mut piece.clone()));
+        }
+    });
+    assert_eq!(body.missing(), length - 20 * piece.len());
+    assert!(peak <= 3 * 20 * piece.len() + (1 << 20), "{peak}");
+
+    let large = rpc::Frame::Request {
+        call: 1,
+        streamed: false,
+        large: false,
+        depth: 0,
+        name: 1,
+        budget: 1,
+        length: EAGER_LIMIT as u64 + 1,
+    };
+    let mut header = Bytes::copy_from_slice(&large.encode());
+    let mut reader = rpc::FrameReader::new(EAGER_LIMIT);
+    let (peak, refused) = counting::peak_of(|| reader.next(&mut header));
+    assert!(
+        matches!(refused, Err(WireError::TooLong { .. })),
+        "{refused:?}"
+    );
+    assert!(peak < EAGER_LIMIT, "{peak}");
 }

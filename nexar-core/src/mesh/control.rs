@@ -195,6 +195,7 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
             communicator,
             calls,
             message_lane,
+            rpc_lane,
         } => {
             if let Some(group) = shared.find_group(communicator)
                 && let Some(member) = group.member(rank)
@@ -202,6 +203,7 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
                 let left = LeftMember {
                     calls,
                     message_lane,
+                    rpc_lane,
                 };
                 group.set_left(member, left);
             }

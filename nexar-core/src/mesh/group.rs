@@ -4,7 +4,9 @@
 use super::{
     Shared, lock,
     peer::Presence,
-    shared::{Exchanges, GroupListener, GroupShared, LeftMember, Registered, lane_index},
+    shared::{
+        Exchanges, GroupListener, GroupShared, LeftMember, Listening, Registered, lane_index,
+    },
 };
 use crate::{
     Call, Error, Failure,
@@ -166,10 +168,12 @@ impl<T: Transport> Group<T> {
         .encode();
         let mut stream = connection.open_uni().await?;
         stream.write_all(Bytes::copy_from_slice(&preamble)).await?;
-        if kind == LaneKind::Message
-            && let Some(state) = lock(&self.shared.state).members.get_mut(member)
-        {
-            state.message_lane = true;
+        if let Some(state) = lock(&self.shared.state).members.get_mut(member) {
+            match kind {
+                LaneKind::Message => state.message_lane = true,
+                LaneKind::Rpc => state.rpc_lane = true,
+                LaneKind::Collective | LaneKind::Bulk | LaneKind::RpcBulk => {}
+            }
         }
         Ok(stream)
     }
@@ -193,25 +197,22 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// From now on `listener` hears of changes, or nobody; the lanes of large messages are kept for it.
-    pub(crate) fn listen(&self, listener: Option<Arc<dyn GroupListener>>) {
-        let mut state = lock(&self.shared.state);
-        let bulk = std::mem::take(&mut state.bulk);
-        let before = std::mem::replace(&mut state.listener, listener);
-        drop(state);
-        drop((bulk, before));
+    /// From now on `listener` hears of changes, or nobody; the lanes that belong to single messages or calls
+    /// are kept for it.
+    pub(crate) fn listen(&self, what: Listening, listener: Option<Arc<dyn GroupListener>>) {
+        self.shared.listen(what, listener);
     }
 
-    /// The message lane from a member, if it has come.
-    pub(crate) fn take_message_lane(&self, member: usize) -> Option<RecvOf<T>> {
-        let index = lane_index(LaneKind::Message)?;
+    /// The lasting lane of this kind from a member, if it has come.
+    pub(crate) fn take_lane(&self, member: usize, kind: LaneKind) -> Option<RecvOf<T>> {
+        let index = lane_index(kind)?;
         let mut state = lock(&self.shared.state);
         state.members.get_mut(member)?.lanes.get_mut(index)?.take()
     }
 
-    /// The lanes of large messages that have come: member, number of the transfer, lane.
-    pub(crate) fn take_bulk_lanes(&self) -> Vec<(usize, u64, RecvOf<T>)> {
-        std::mem::take(&mut lock(&self.shared.state).bulk)
+    /// The lanes of single messages or calls that have come: member, number, lane.
+    pub(crate) fn take_bulk_lanes(&self, what: Listening) -> Vec<(usize, u64, RecvOf<T>)> {
+        self.shared.take_bulk(what)
     }
 
     /// How a member has left, if it has.
@@ -274,6 +275,7 @@ impl<T: Transport> Shared<T> {
                         communicator: group.id,
                         calls: state.calls,
                         message_lane: member.message_lane,
+                        rpc_lane: member.rpc_lane,
                     },
                 });
             }

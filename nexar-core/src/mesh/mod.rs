@@ -29,7 +29,7 @@ use lanes::Unclaimed;
 use peer::{Peer, Presence};
 pub use shared::Exchanges;
 use shared::GroupShared;
-pub(crate) use shared::{GroupListener, LeftMember};
+pub(crate) use shared::{GroupListener, LeftMember, Listening};
 use std::{
     collections::HashMap,
     fmt,

@@ -33,7 +33,7 @@ async fn watch<T: Transport>(shared: Arc<Shared<T>>) {
         shared.check_leave();
         shared.forget_unclaimed(now);
         for group in shared.all_groups() {
-            if let Some(listener) = group.listener() {
+            for listener in group.listeners() {
                 listener.tick(now);
             }
             let (failure, waiting) = group.check_time(now, shared.limits.operation);

@@ -26,7 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const HISTORY: usize = 32;
 
 /// The kinds of lane that a communicator has one of in each direction and pair.
-const LASTING_LANES: usize = 2;
+const LASTING_LANES: usize = 3;
 
 /// What the background tasks know of a group.
 pub(crate) struct GroupShared<R> {
@@ -39,13 +39,33 @@ pub(crate) struct GroupShared<R> {
     pub(super) state: Mutex<State<R>>,
 }
 
-/// What the messaging of a group hears from the mesh. It is called without any lock held.
+/// What the messages or the calls of a group hear from the mesh. It is called without any lock held.
 pub(crate) trait GroupListener: Send + Sync {
     /// A lane came, a member left, or the group failed.
     fn changed(&self);
 
     /// Called about ten times a second.
     fn tick(&self, now: Instant);
+}
+
+/// For whom a listener listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listening {
+    /// The point-to-point messages.
+    Messages,
+    /// The remote calls.
+    Calls,
+}
+
+impl Listening {
+    const COUNT: usize = 2;
+
+    fn of(kind: LaneKind) -> Self {
+        match kind {
+            LaneKind::Rpc | LaneKind::RpcBulk => Listening::Calls,
+            LaneKind::Collective | LaneKind::Message | LaneKind::Bulk => Listening::Messages,
+        }
+    }
 }
 
 /// How a member left.
@@ -55,6 +75,8 @@ pub(crate) struct LeftMember {
     pub(crate) calls: u64,
     /// Whether it had opened a message lane to this rank.
     pub(crate) message_lane: bool,
+    /// Whether it had opened a lane of calls to this rank.
+    pub(crate) rpc_lane: bool,
 }
 
 impl LeftMember {
@@ -62,6 +84,7 @@ impl LeftMember {
     pub(super) const SILENTLY: Self = LeftMember {
         calls: 0,
         message_lane: false,
+        rpc_lane: false,
     };
 }
 
@@ -75,10 +98,15 @@ pub(super) struct State<R> {
     pub(super) history: VecDeque<Registered>,
     pub(super) members: Vec<MemberState<R>>,
     pub(super) waker: Option<Waker>,
-    pub(super) listener: Option<Arc<dyn GroupListener>>,
-    /// Member, transfer number and lane of large messages, until the listener takes them. Only kept where
-    /// there is a listener; the transport's limit of concurrent streams bounds them.
-    pub(super) bulk: Vec<(usize, u64, R)>,
+    listeners: [Listener<R>; Listening::COUNT],
+}
+
+/// Somebody who hears of changes.
+pub(super) struct Listener<R> {
+    hears: Option<Arc<dyn GroupListener>>,
+    /// Member, number and lane of what has a lane of its own, until the listener takes them. Only kept
+    /// where there is a listener; the transport's limit of concurrent streams bounds them.
+    bulk: Vec<(usize, u64, R)>,
 }
 
 pub(super) struct MemberState<R> {
@@ -88,6 +116,8 @@ pub(super) struct MemberState<R> {
     pub(super) lanes: [Option<R>; LASTING_LANES],
     /// This rank has opened a message lane to it.
     pub(super) message_lane: bool,
+    /// This rank has opened a lane of calls to it.
+    pub(super) rpc_lane: bool,
 }
 
 /// What this rank exchanges with each member, if it does.
@@ -124,19 +154,23 @@ pub(super) fn lane_index(kind: LaneKind) -> Option<usize> {
     match kind {
         LaneKind::Collective => Some(0),
         LaneKind::Message => Some(1),
-        LaneKind::Bulk => None,
+        LaneKind::Rpc => Some(2),
+        LaneKind::Bulk | LaneKind::RpcBulk => None,
     }
 }
 
 /// Who has to hear of a change, once the state is unlocked.
-struct Changed(Option<Waker>, Option<Arc<dyn GroupListener>>);
+struct Changed(
+    Option<Waker>,
+    [Option<Arc<dyn GroupListener>>; Listening::COUNT],
+);
 
 impl Changed {
     fn call(self) {
         if let Some(waker) = self.0 {
             waker.wake();
         }
-        if let Some(listener) = self.1 {
+        for listener in self.1.into_iter().flatten() {
             listener.changed();
         }
     }
@@ -150,7 +184,11 @@ impl<R> State<R> {
     }
 
     fn changed(&mut self) -> Changed {
-        Changed(self.waker.take(), self.listener.clone())
+        Changed(self.waker.take(), self.hearing())
+    }
+
+    fn hearing(&self) -> [Option<Arc<dyn GroupListener>>; Listening::COUNT] {
+        self.listeners.each_ref().map(|l| l.hears.clone())
     }
 
     /// The first member that has left and takes no part in call number `sequence`.
@@ -168,6 +206,7 @@ impl<R> GroupShared<R> {
             left: None,
             lanes: [const { None }; LASTING_LANES],
             message_lane: false,
+            rpc_lane: false,
         });
         let state = State {
             failure: None,
@@ -177,8 +216,10 @@ impl<R> GroupShared<R> {
             history: VecDeque::new(),
             members: states.collect(),
             waker: None,
-            listener: None,
-            bulk: Vec::new(),
+            listeners: std::array::from_fn(|_| Listener {
+                hears: None,
+                bulk: Vec::new(),
+            }),
         };
         GroupShared {
             id,
@@ -275,9 +316,26 @@ impl<R> GroupShared<R> {
         true
     }
 
-    /// Who listens for changes of the group.
-    pub(super) fn listener(&self) -> Option<Arc<dyn GroupListener>> {
-        lock(&self.state).listener.clone()
+    /// Those who listen for changes of the group.
+    pub(super) fn listeners(&self) -> impl Iterator<Item = Arc<dyn GroupListener>> + use<R> {
+        lock(&self.state).hearing().into_iter().flatten()
+    }
+
+    /// From now on `listener` hears of changes, or nobody.
+    pub(super) fn listen(&self, what: Listening, listener: Option<Arc<dyn GroupListener>>) {
+        let new = Listener {
+            hears: listener,
+            bulk: Vec::new(),
+        };
+        let mut state = lock(&self.state);
+        let before = std::mem::replace(&mut state.listeners[what as usize], new);
+        drop(state);
+        drop(before);
+    }
+
+    /// The lanes of their own that have come.
+    pub(super) fn take_bulk(&self, what: Listening) -> Vec<(usize, u64, R)> {
+        std::mem::take(&mut lock(&self.state).listeners[what as usize].bulk)
     }
 
     /// A member has left and makes no further calls. Only the first word counts.
@@ -334,8 +392,12 @@ impl<R> GroupShared<R> {
                     *slot = Some(stream);
                 }
             }
-            None if state.listener.is_some() => state.bulk.push((member, preamble.message, stream)),
-            None => {}
+            None => {
+                let listener = &mut state.listeners[Listening::of(preamble.kind) as usize];
+                if listener.hears.is_some() {
+                    listener.bulk.push((member, preamble.message, stream));
+                }
+            }
         }
         let changed = state.changed();
         drop(state);

@@ -3,13 +3,13 @@
 use super::{
     CREDIT, MAX_ANNOUNCED, MAX_READ, READS_IN_A_ROW,
     inbox::{Body, Entry},
-    lane::OutLane,
     operation::{Kind, SendPhase},
     peer::cost,
     state::{Core, Inner},
 };
 use crate::{
     DataType,
+    lane::OutLane,
     membership::SendOf,
     transport::{RecvStream, StreamError, Transport},
     wire::{

@@ -4,12 +4,13 @@ use super::{
     CREDIT, RETURN_CREDIT,
     error::Cause,
     inbox::{Body, Entry, Source},
-    lane::OutLane,
     operation::{Kind, Matched, Receiving, TransferPhase},
     peer::{Place, cost},
     state::Core,
 };
-use crate::{Failure, membership::RecvOf, transport::Transport, wire::message::Frame};
+use crate::{
+    Failure, lane::OutLane, membership::RecvOf, transport::Transport, wire::message::Frame,
+};
 use bytes::Bytes;
 
 const _: () = assert!(RETURN_CREDIT < CREDIT);
@@ -113,7 +114,7 @@ impl<T: Transport> Core<'_, T> {
             let peer = &mut self.state.peers[member];
             peer.transfers += 1;
             let frame = Frame::ClearToSend { message, transfer };
-            peer.queue.push(&frame, Bytes::new());
+            peer.queue.push(&frame.encode(), Bytes::new());
             asked = true;
         }
         asked
@@ -185,14 +186,14 @@ impl<T: Transport> Core<'_, T> {
                     let frame = Frame::Credit {
                         bytes: bytes as u64,
                     };
-                    peer.queue.push(&frame, Bytes::new());
+                    peer.queue.push(&frame.encode(), Bytes::new());
                     self.write(source);
                 }
             }
             Body::Announced { message, .. } => {
                 peer.announced.remove(message);
                 let frame = Frame::Taken { message: *message };
-                peer.queue.push(&frame, Bytes::new());
+                peer.queue.push(&frame.encode(), Bytes::new());
                 self.write(source);
             }
             Body::Own { message: None, .. } => peer.held -= cost(entry.length()),
@@ -225,7 +226,8 @@ impl<T: Transport> Core<'_, T> {
         }
         if asked && let Body::Announced { message, .. } = entry.body {
             let peer = &mut self.state.peers[source];
-            peer.queue.push(&Frame::Keep { message }, Bytes::new());
+            peer.queue
+                .push(&Frame::Keep { message }.encode(), Bytes::new());
         }
         self.offer(entry);
         self.write(source);

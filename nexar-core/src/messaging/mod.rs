@@ -95,9 +95,7 @@
 
 mod error;
 mod flow;
-mod hub;
 mod inbox;
-mod lane;
 mod matching;
 mod operation;
 mod peer;
@@ -113,12 +111,12 @@ pub use inbox::{Source, Tag};
 
 use crate::{
     DataType, Error, OperationError, Result,
-    mesh::Group,
+    lane::OutLane,
+    mesh::{Group, Listening},
     transport::{SendStream, Transport},
 };
 use error::Cause;
 use inbox::Pattern;
-use lane::OutLane;
 use operation::Kind;
 use send::{Content, Outgoing};
 use sink::Sink;
@@ -217,7 +215,7 @@ impl<T: Transport> Messenger<T> {
     /// The messenger of a group.
     pub fn new(group: Arc<Group<T>>) -> Self {
         let inner = Inner::new(Arc::clone(&group));
-        group.listen(Some(inner.hub.clone()));
+        group.listen(Listening::Messages, Some(inner.hub.clone()));
         // Something may have come before.
         crate::mesh::GroupListener::changed(&*inner.hub);
         Messenger { inner }
@@ -439,7 +437,7 @@ impl<T: Transport> Messenger<T> {
 
 impl<T: Transport> Drop for Messenger<T> {
     fn drop(&mut self) {
-        self.inner.group.listen(None);
+        self.inner.group.listen(Listening::Messages, None);
         // Dropping a lane ends it.
         drop(self.inner.with(|core| core.close()));
     }

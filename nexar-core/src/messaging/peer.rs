@@ -2,10 +2,10 @@
 
 use super::{
     CREDIT, EAGER_LIMIT, MAX_ANNOUNCED, MAX_TRANSFERS, MESSAGE_COST, OWN_LIMIT, SEND_QUEUE,
-    hub::{Hub, LaneWaker},
-    lane::{OutLane, OutQueue},
+    state::Inner,
 };
 use crate::{
+    lane::{Hub, LaneWaker, OutLane, OutQueue},
     membership::{RecvOf, SendOf},
     transport::Transport,
     wire::message::FrameReader,
@@ -64,7 +64,7 @@ pub(super) enum Place {
 }
 
 impl<T: Transport> Peer<T> {
-    pub(super) fn new(hub: &Arc<Hub<T>>, member: usize) -> Self {
+    pub(super) fn new(hub: &Arc<Hub<Inner<T>>>, member: usize) -> Self {
         let waker = LaneWaker {
             hub: Arc::clone(hub),
             member,

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     DataType, Failure,
+    lane::BulkLane,
     membership::SendOf,
-    transport::{SendStream, StreamError, Transport},
+    transport::{StreamError, Transport},
     wire::{LaneKind, message::Frame},
 };
 use bytes::{Bytes, BytesMut};
@@ -18,11 +19,8 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::atomic::Ordering,
-    task::{Context, Poll, ready},
+    task::Poll,
 };
-
-/// Code with which the lane of a large message is reset that was given up.
-const RESET_GIVEN_UP: u64 = 2;
 
 /// A message to be sent.
 pub(super) struct Outgoing<'a> {
@@ -238,48 +236,11 @@ impl<T: Transport> SendOperation<'_, T> {
         let opened = group
             .try_open_lane(self.to, LaneKind::Bulk, transfer)
             .await?;
-        let lane = lane.insert(BulkLane {
-            stream: opened,
-            complete: false,
-        });
-        lane.stream.set_priority(BULK_PRIORITY);
-        for mut chunk in Chunks::new(message) {
-            poll_fn(|cx| lane.poll_write_all(cx, &mut chunk)).await?;
+        let lane = lane.insert(BulkLane::new(opened, BULK_PRIORITY));
+        for chunk in Chunks::new(message) {
+            lane.write_all(chunk).await?;
         }
         lane.finish()
-    }
-}
-
-/// The lane of a large message. Dropping it before the whole body is written resets it, since the end of a
-/// stream would look like the end of the message.
-struct BulkLane<S: SendStream> {
-    stream: S,
-    complete: bool,
-}
-
-impl<S: SendStream> BulkLane<S> {
-    fn poll_write_all(
-        &mut self,
-        cx: &mut Context<'_>,
-        data: &mut Bytes,
-    ) -> Poll<Result<(), StreamError>> {
-        while !data.is_empty() {
-            ready!(self.stream.poll_write(cx, data))?;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn finish(&mut self) -> Result<(), StreamError> {
-        self.complete = true;
-        self.stream.finish()
-    }
-}
-
-impl<S: SendStream> Drop for BulkLane<S> {
-    fn drop(&mut self) {
-        if !self.complete {
-            self.stream.reset(RESET_GIVEN_UP);
-        }
     }
 }
 
@@ -347,7 +308,7 @@ impl<T: Transport> Core<'_, T> {
                 length: length_on_wire,
                 message: message_number,
             };
-            peer.queue.push(&frame, message.to_bytes());
+            peer.queue.push(&frame.encode(), message.to_bytes());
             let burst = self.inner.burst.fetch_add(1, Ordering::Relaxed);
             if burst >= BURST && peer.queue.bytes() < BATCH {
                 self.inner.hub.defer(to);
@@ -360,7 +321,7 @@ impl<T: Transport> Core<'_, T> {
                 length: length_on_wire,
                 message: message_number,
             };
-            peer.queue.push(&frame, Bytes::new());
+            peer.queue.push(&frame.encode(), Bytes::new());
         }
         self.write(to);
         Poll::Ready(Ok(()))
@@ -436,7 +397,8 @@ impl<T: Transport> Core<'_, T> {
                 if own {
                     self.withdraw(to, message);
                 } else if !silent && peer.left.is_none() {
-                    peer.queue.push(&Frame::Withdraw { message }, Bytes::new());
+                    peer.queue
+                        .push(&Frame::Withdraw { message }.encode(), Bytes::new());
                 }
                 self.write(to);
             }

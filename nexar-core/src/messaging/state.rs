@@ -2,17 +2,17 @@
 
 use super::{
     error::Cause,
-    hub::Hub,
     inbox::Inbox,
-    lane::OutLane,
     operation::{Kind, Operation},
     peer::Peer,
 };
 use crate::{
     Failure,
+    lane::{Hub, OutLane, Pump},
     membership::{RecvOf, SendOf},
-    mesh::{Group, lock},
+    mesh::{Group, Listening, lock},
     transport::{StreamError, Transport},
+    wire::LaneKind,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +31,7 @@ const VERDICT_LIMIT: Duration = Duration::from_secs(1);
 /// What a messenger's operations, its wakers and the background runtime share.
 pub(super) struct Inner<T: Transport> {
     pub(super) group: Arc<Group<T>>,
-    pub(super) hub: Arc<Hub<T>>,
+    pub(super) hub: Arc<Hub<Inner<T>>>,
     pub(super) limit: Duration,
     /// Small messages sent since an operation waited last.
     pub(super) burst: AtomicUsize,
@@ -112,26 +112,6 @@ impl<T: Transport> Inner<T> {
         output
     }
 
-    /// Takes in what has come, and writes what may be written.
-    pub(super) fn pump(&self) {
-        self.with(|core| core.pump());
-    }
-
-    /// Looks at the clock. `lazy` is an operation that did not follow a wake-up.
-    pub(super) fn tick(&self, now: Instant, lazy: Option<u64>) {
-        let lost = self.with(|core| {
-            if let Some(operation) = lazy.and_then(|id| core.state.operations.get_mut(&id)) {
-                operation.lazy = true;
-            }
-            core.expire(now);
-            core.broken_for_good(now)
-        });
-        for (rank, error) in lost {
-            let reason = format!("a stream failed: {error}");
-            self.group.fail(Failure::PeerLost { rank, reason });
-        }
-    }
-
     pub(super) fn begin(&self, kind: Kind<RecvOf<T>>) -> u64 {
         self.with(|core| {
             match kind {
@@ -178,6 +158,26 @@ impl<T: Transport> Inner<T> {
             }
             core.wait(id, cx)
         })
+    }
+}
+
+impl<T: Transport> Pump for Inner<T> {
+    fn pump(&self) {
+        self.with(|core| core.pump());
+    }
+
+    fn tick(&self, now: Instant, lazy: Option<u64>) {
+        let lost = self.with(|core| {
+            if let Some(operation) = lazy.and_then(|id| core.state.operations.get_mut(&id)) {
+                operation.lazy = true;
+            }
+            core.expire(now);
+            core.broken_for_good(now)
+        });
+        for (rank, error) in lost {
+            let reason = format!("a stream failed: {error}");
+            self.group.fail(Failure::PeerLost { rank, reason });
+        }
     }
 }
 
@@ -264,7 +264,7 @@ impl<T: Transport> Core<'_, T> {
                 self.left(member);
             }
         }
-        for (member, transfer, lane) in self.inner.group.take_bulk_lanes() {
+        for (member, transfer, lane) in self.inner.group.take_bulk_lanes(Listening::Messages) {
             self.take_bulk_lane(member, transfer, lane);
         }
     }
@@ -273,7 +273,7 @@ impl<T: Transport> Core<'_, T> {
         let peer = &mut self.state.peers[member];
         if peer.recv.is_none()
             && !peer.ended
-            && let Some(lane) = self.inner.group.take_message_lane(member)
+            && let Some(lane) = self.inner.group.take_lane(member, LaneKind::Message)
         {
             peer.recv = Some(lane);
             self.read(member);

@@ -40,6 +40,8 @@ pub enum Control {
         calls: u64,
         /// Whether it has opened a message lane to the receiver, which may still hold messages.
         message_lane: bool,
+        /// Whether it has opened a lane of calls to the receiver, which may still hold answers.
+        rpc_lane: bool,
     },
     /// The sender leaves the group: its connections will be closed.
     Goodbye,

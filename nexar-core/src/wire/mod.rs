@@ -7,7 +7,7 @@
 //!   [`join::Answer`]; between ranks, [`control::Control`] frames follow in both directions;
 //! - unidirectional **lanes**, each opened with a [`Preamble`] that says which communicator and kind of
 //!   traffic it carries. A collective on a lane starts with a [`header`] and goes on with bare elements,
-//!   whose number both sides know; a message lane carries [`message::Frame`]s.
+//!   whose number both sides know; a message lane carries [`message::Frame`]s, a lane of calls [`rpc::Frame`]s.
 //!
 //! All integers of fixed layout are little-endian. Every length is checked against a limit before memory
 //! is allocated for it, and decoding never panics.
@@ -17,7 +17,9 @@ pub mod header;
 pub mod join;
 pub mod message;
 mod preamble;
+pub mod rpc;
 
+pub(crate) use preamble::u64_at;
 pub use preamble::{LaneKind, Preamble};
 
 use crate::transport::{RecvStream, SendStream, StreamError};

@@ -13,11 +13,21 @@ pub enum LaneKind {
     Message = 2,
     /// One large message.
     Bulk = 3,
+    /// The calls of a communicator, their small bodies and the answers.
+    Rpc = 4,
+    /// One large body of a call, or one streamed reply.
+    RpcBulk = 5,
 }
 
 impl LaneKind {
     /// Every kind.
-    pub const ALL: [LaneKind; 3] = [LaneKind::Collective, LaneKind::Message, LaneKind::Bulk];
+    pub const ALL: [LaneKind; 5] = [
+        LaneKind::Collective,
+        LaneKind::Message,
+        LaneKind::Bulk,
+        LaneKind::Rpc,
+        LaneKind::RpcBulk,
+    ];
 
     fn from_wire(number: u8) -> Option<LaneKind> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
@@ -31,7 +41,8 @@ pub struct Preamble {
     pub communicator: u64,
     /// The kind of traffic.
     pub kind: LaneKind,
-    /// For [`LaneKind::Bulk`], the number of the transfer; otherwise 0.
+    /// For [`LaneKind::Bulk`], the number of the transfer; for [`LaneKind::RpcBulk`], twice the number of
+    /// the call, and one more if it carries the reply; otherwise 0.
     pub message: u64,
 }
 
@@ -68,7 +79,7 @@ impl Preamble {
 }
 
 /// The integer at `at`; 0 where the bytes end before.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes
         .get(at..)
         .and_then(|b| b.first_chunk())

@@ -14,6 +14,7 @@ use nexar_core::{
         header,
         join::{Alive, Answer, Opening},
         message::{self, Frame, FrameReader},
+        rpc,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -27,7 +28,8 @@ use std::{
 /// The limit on frames in [`read_frame`], in bytes.
 pub(crate) const FRAME_LIMIT: usize = 4096;
 
-/// The limit on eager messages in [`message_lane`], in bytes.
+/// The limit on eager messages in [`message_lane`], on small bodies in [`rpc_lane`] and on items in
+/// [`rpc_items`], in bytes.
 pub(crate) const EAGER_LIMIT: usize = 1024;
 
 /// A frame between two ranks.
@@ -117,6 +119,80 @@ pub(crate) fn lane_frames(
         assert!(chunk.is_empty(), "{} bytes were not taken", chunk.len());
     }
     (frames, None)
+}
+
+/// The header of a frame on a lane of calls.
+pub(crate) fn rpc_header(data: &[u8]) {
+    for bytes in data.as_chunks::<{ rpc::HEADER_LEN }>().0 {
+        if let Ok(frame) = rpc::Frame::decode(bytes, EAGER_LIMIT) {
+            assert_eq!(frame.encode(), *bytes, "{frame:?}");
+        }
+    }
+}
+
+/// A lane of calls in arbitrary pieces: the same frames come out as when it arrives at once.
+pub(crate) fn rpc_lane(data: &[u8]) {
+    let (pieces, lane) = Pieces::split(data);
+    let whole = rpc_frames([Bytes::copy_from_slice(lane)]);
+    let parts = rpc_frames(pieces.cut(lane));
+    assert_eq!(whole, parts);
+}
+
+/// The frames of a lane of calls up to the first that is malformed, and what is wrong with that.
+pub(crate) fn rpc_frames(
+    chunks: impl IntoIterator<Item = Bytes>,
+) -> (Vec<rpc::Arrival>, Option<WireError>) {
+    let mut reader = rpc::FrameReader::new(EAGER_LIMIT);
+    let mut frames = Vec::new();
+    for mut chunk in chunks {
+        loop {
+            match reader.next(&mut chunk) {
+                Ok(Some(arrival)) => {
+                    assert!(arrival.body.len() <= EAGER_LIMIT.max(rpc::MAX_TEXT));
+                    assert!(arrival.name.len() <= rpc::MAX_NAME);
+                    frames.push(arrival);
+                }
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+        assert!(chunk.is_empty(), "{} bytes were not taken", chunk.len());
+    }
+    (frames, None)
+}
+
+/// A streamed reply in arbitrary pieces: the same items come out as when it arrives at once.
+pub(crate) fn rpc_items(data: &[u8]) {
+    let (pieces, lane) = Pieces::split(data);
+    let whole = rpc_pieces([Bytes::copy_from_slice(lane)]);
+    let parts = rpc_pieces(pieces.cut(lane));
+    assert_eq!(whole, parts);
+}
+
+/// The items of a streamed reply up to its end or the first that is malformed, and what is wrong with that.
+pub(crate) fn rpc_pieces(
+    chunks: impl IntoIterator<Item = Bytes>,
+) -> (Vec<rpc::Piece>, Option<WireError>) {
+    let mut reader = rpc::ItemReader::new(EAGER_LIMIT);
+    let mut pieces = Vec::new();
+    for mut chunk in chunks {
+        loop {
+            match reader.next(&mut chunk) {
+                Ok(Some(rpc::Piece::Item(item))) => {
+                    assert!(item.len() <= EAGER_LIMIT);
+                    pieces.push(rpc::Piece::Item(item));
+                }
+                Ok(Some(end)) => {
+                    pieces.push(end);
+                    return (pieces, None);
+                }
+                Ok(None) => break,
+                Err(error) => return (pieces, Some(error)),
+            }
+        }
+        assert!(chunk.is_empty(), "{} bytes were not taken", chunk.len());
+    }
+    (pieces, None)
 }
 
 /// A stream of frames in arbitrary pieces: the same frames come out as when it arrives at once.

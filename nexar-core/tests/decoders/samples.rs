@@ -10,6 +10,7 @@ use nexar_core::{
         header,
         join::{Answer, Hello, Join, Member, Opening, Table},
         message::Frame,
+        rpc,
     },
 };
 use serde::Serialize;
@@ -190,6 +191,97 @@ pub(crate) fn message_lane() -> Vec<Vec<u8>> {
         }
     }
     vec![lane]
+}
+
+fn rpc_frames() -> Vec<rpc::Frame> {
+    let request = |streamed, large, length| rpc::Frame::Request {
+        call: 300,
+        streamed,
+        large,
+        depth: 3,
+        name: 7,
+        budget: 60_000,
+        length,
+    };
+    let reply = |large, length| rpc::Frame::Reply {
+        call: 300,
+        large,
+        length,
+    };
+    let failed = |code| rpc::Frame::Failed {
+        call: 300,
+        code,
+        length: 17,
+    };
+    let call = u64::MAX - 2;
+    let mut frames = vec![
+        request(false, false, 40),
+        request(true, false, 0),
+        request(false, true, 1 << 40),
+        reply(false, 33),
+        reply(true, 1 << 33),
+        rpc::Frame::StreamOver { call },
+        rpc::Frame::Cancel { call },
+        rpc::Frame::AskRequest { call },
+        rpc::Frame::AskReply { call },
+        rpc::Frame::Credit { call, bytes: 9000 },
+    ];
+    frames.extend(rpc::FailureCode::ALL.map(failed));
+    frames
+}
+
+pub(crate) fn rpc_header() -> Vec<Vec<u8>> {
+    let frames = rpc_frames();
+    frames.iter().map(|frame| frame.encode().to_vec()).collect()
+}
+
+/// Bytes behind the header of a frame.
+fn behind(frame: &rpc::Frame) -> u64 {
+    match *frame {
+        rpc::Frame::Request {
+            large,
+            name,
+            length,
+            ..
+        } => u64::from(name) + if large { 0 } else { length },
+        rpc::Frame::Reply { large, length, .. } if !large => length,
+        rpc::Frame::Failed { length, .. } => length,
+        _ => 0,
+    }
+}
+
+/// Three bytes for the lengths of the pieces, then a whole lane.
+pub(crate) fn rpc_lane() -> Vec<Vec<u8>> {
+    let mut lane = vec![2, 31, 6];
+    for frame in rpc_frames() {
+        lane.extend_from_slice(&frame.encode());
+        lane.resize(lane.len() + behind(&frame) as usize, 0xdd);
+    }
+    vec![lane]
+}
+
+/// Three bytes for the lengths of the pieces, then items and one of the two ends.
+pub(crate) fn rpc_items() -> Vec<Vec<u8>> {
+    let mut items = vec![2, 3, 11];
+    for length in [0, 1, 100, 1024] {
+        items.extend_from_slice(&rpc::item_header(length));
+        items.resize(items.len() + length, 0xcc);
+    }
+    let call = 4;
+    let complete = rpc::stream_end(&rpc::Frame::Reply {
+        call,
+        large: false,
+        length: 0,
+    });
+    let failed = rpc::stream_end(&rpc::Frame::Failed {
+        call,
+        code: rpc::FailureCode::Handler,
+        length: 3,
+    });
+    vec![
+        [&items[..], &complete].concat(),
+        [&items[..], &failed, b"why"].concat(),
+    ]
 }
 
 /// Three bytes for the lengths of the pieces, then a whole stream.

@@ -1,9 +1,6 @@
-//! The sending side of a message lane: what waits to be written.
+//! The sending side of a lane: what waits to be written.
 
-use crate::{
-    transport::{SendStream, StreamError},
-    wire::message::Frame,
-};
+use crate::transport::{SendStream, StreamError};
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::VecDeque,
@@ -16,7 +13,7 @@ const MERGED: usize = 4096;
 /// Frames in the order in which they go out. Whole frames are queued, so that an operation that is dropped
 /// never leaves half a frame.
 #[derive(Debug, Default)]
-pub(super) struct OutQueue {
+pub(crate) struct OutQueue {
     parts: VecDeque<Bytes>,
     /// Small frames behind all parts.
     tail: BytesMut,
@@ -25,14 +22,21 @@ pub(super) struct OutQueue {
 
 impl OutQueue {
     /// Bytes that wait.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, frame: &Frame, body: Bytes) {
-        let header = frame.encode();
+    /// Queues a frame.
+    pub(crate) fn push(&mut self, header: &[u8], body: Bytes) {
+        self.push_named(header, &[], body);
+    }
+
+    /// Queues a frame with a name between its header and its body.
+    pub(crate) fn push_named(&mut self, header: &[u8], name: &[u8], body: Bytes) {
+        self.bytes += name.len();
         self.bytes += header.len() + body.len();
-        self.tail.extend_from_slice(&header);
+        self.tail.extend_from_slice(header);
+        self.tail.extend_from_slice(name);
         if body.len() <= MERGED {
             self.tail.extend_from_slice(&body);
         } else {
@@ -48,7 +52,7 @@ impl OutQueue {
     }
 
     /// Writes until everything is written or the stream takes no more.
-    pub(super) fn write<S: SendStream>(
+    pub(crate) fn write<S: SendStream>(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut S,
@@ -68,13 +72,13 @@ impl OutQueue {
         Ok(())
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = OutQueue::default();
     }
 }
 
-/// The stream of a message lane to a member.
-pub(super) enum OutLane<S> {
+/// The stream of a lane to a member.
+pub(crate) enum OutLane<S> {
     /// Nothing was ever sent.
     Closed,
     /// Being opened by a background task.

@@ -8,19 +8,24 @@
 //! when the clock of the mesh has ticked twice goes to the background runtime, and that operation does not
 //! lead again until it is polled.
 
-use super::state::Inner;
-use crate::{
-    mesh::{GroupListener, lock},
-    transport::Transport,
-};
+use crate::mesh::{GroupListener, lock};
 use std::{
     sync::{Arc, Mutex, Weak},
     task::{Wake, Waker},
 };
 use tokio::{runtime::Handle, time::Instant};
 
-pub(super) struct Hub<T: Transport> {
-    inner: Weak<Inner<T>>,
+/// What the lanes belong to.
+pub(crate) trait Pump: Send + Sync + 'static {
+    /// Takes in what has come, and writes what may be written.
+    fn pump(&self);
+
+    /// Looks at the clock. `lazy` is an operation that did not follow a wake-up.
+    fn tick(&self, now: Instant, lazy: Option<u64>);
+}
+
+pub(crate) struct Hub<P> {
+    inner: Weak<P>,
     background: Handle,
     state: Mutex<HubState>,
 }
@@ -50,8 +55,8 @@ impl HubState {
     }
 }
 
-impl<T: Transport> Hub<T> {
-    pub(super) fn new(inner: Weak<Inner<T>>, background: Handle, world: usize) -> Self {
+impl<P: Pump> Hub<P> {
+    pub(crate) fn new(inner: Weak<P>, background: Handle, world: usize) -> Self {
         Hub {
             inner,
             background,
@@ -68,22 +73,27 @@ impl<T: Transport> Hub<T> {
     }
 
     /// What the lanes belong to, for background tasks.
-    pub(super) fn inner(&self) -> Weak<Inner<T>> {
+    pub(crate) fn inner(&self) -> Weak<P> {
         self.inner.clone()
     }
 
     /// The runtime for background tasks.
-    pub(super) fn background(&self) -> &Handle {
+    pub(crate) fn background(&self) -> &Handle {
         &self.background
     }
 
     /// The lanes of a member may be read or written.
-    pub(super) fn set_ready(&self, member: usize) {
+    pub(crate) fn set_ready(&self, member: usize) {
         self.signal(|state| state.set_ready(member));
     }
 
+    /// The lanes of a member may be read or written, by whoever pumps next; nobody is woken for it.
+    pub(crate) fn mark_ready(&self, member: usize) {
+        lock(&self.state).set_ready(member);
+    }
+
     /// What is queued for a member is written soon, by whoever takes in what has come first.
-    pub(super) fn defer(&self, member: usize) {
+    pub(crate) fn defer(&self, member: usize) {
         let mut state = lock(&self.state);
         state.set_ready(member);
         if !std::mem::replace(&mut state.deferred, true) {
@@ -93,7 +103,7 @@ impl<T: Transport> Hub<T> {
     }
 
     /// Whether the group has news that nobody has taken in.
-    pub(super) fn is_changed(&self) -> bool {
+    pub(crate) fn is_changed(&self) -> bool {
         lock(&self.state).changed
     }
 
@@ -122,7 +132,7 @@ impl<T: Transport> Hub<T> {
 
     /// What has happened since the last time: the members that are ready are put into `ready`; whether
     /// the group has news.
-    pub(super) fn take(&self, ready: &mut Vec<usize>) -> bool {
+    pub(crate) fn take(&self, ready: &mut Vec<usize>) -> bool {
         ready.clear();
         let mut state = lock(&self.state);
         std::mem::swap(&mut state.ready, ready);
@@ -137,7 +147,7 @@ impl<T: Transport> Hub<T> {
 
     /// An operation waits and leads from now on. Returns the waker of the former leader, to be dropped
     /// without a lock, and whether the new one is to be woken.
-    pub(super) fn lead(&self, operation: u64, waker: &Waker) -> (Option<Waker>, bool) {
+    pub(crate) fn lead(&self, operation: u64, waker: &Waker) -> (Option<Waker>, bool) {
         let mut state = lock(&self.state);
         let same = matches!(&state.leader, Some((leader, its)) if *leader == operation && its.will_wake(waker));
         let former = if same {
@@ -150,7 +160,7 @@ impl<T: Transport> Hub<T> {
 
     /// An operation is over. If it was the leader, `next` leads. Returns the waker of the former leader, to
     /// be dropped without a lock, and the one to be woken.
-    pub(super) fn resign(
+    pub(crate) fn resign(
         &self,
         operation: u64,
         next: impl FnOnce() -> Option<(u64, Waker)>,
@@ -190,7 +200,7 @@ impl<T: Transport> Hub<T> {
     }
 }
 
-impl<T: Transport> GroupListener for Hub<T> {
+impl<P: Pump> GroupListener for Hub<P> {
     fn changed(&self) {
         self.signal(|state| state.changed = true);
     }
@@ -204,12 +214,12 @@ impl<T: Transport> GroupListener for Hub<T> {
 }
 
 /// Wakes whoever reads the lanes of one member.
-pub(super) struct LaneWaker<T: Transport> {
-    pub(super) hub: Arc<Hub<T>>,
-    pub(super) member: usize,
+pub(crate) struct LaneWaker<P> {
+    pub(crate) hub: Arc<Hub<P>>,
+    pub(crate) member: usize,
 }
 
-impl<T: Transport> Wake for LaneWaker<T> {
+impl<P: Pump> Wake for LaneWaker<P> {
     fn wake(self: Arc<Self>) {
         self.hub.set_ready(self.member);
     }
