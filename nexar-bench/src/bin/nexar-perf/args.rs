@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    collective::Kind,
+    collective::{Kind, Method},
     help::{DETAILS, EXAMPLES},
     size::{self, Sweep, readable},
 };
@@ -67,6 +67,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) tensors: u32,
 
+    /// Compressor of all-reduce-compressed: top-k:RATIO, random-k:RATIO or blocks:LENGTH
+    #[arg(long, value_name = "NAME:SETTING", default_value = "top-k:0.01")]
+    pub(crate) compressor: Method,
+
     /// Transports (quinn, s2n-quic), given to the ranks in turn
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = options::transport)]
     pub(crate) transport: Vec<Backend>,
@@ -92,6 +96,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Collective(Kind),
+    Compressed,
     SendRecv,
 }
 
@@ -102,11 +107,18 @@ pub(crate) enum RuntimeKind {
 }
 
 impl Subject {
-    const ALL: [Subject; Kind::ALL.len() + 1] = {
-        let mut all = [Subject::SendRecv; Kind::ALL.len() + 1];
+    /// All that are not plain collectives.
+    const OTHERS: [Subject; 2] = [Subject::Compressed, Subject::SendRecv];
+
+    const ALL: [Subject; Kind::ALL.len() + Self::OTHERS.len()] = {
+        let mut all = [Subject::SendRecv; Kind::ALL.len() + Self::OTHERS.len()];
         let mut at = 0;
-        while at < Kind::ALL.len() {
-            all[at] = Subject::Collective(Kind::ALL[at]);
+        while at < all.len() {
+            all[at] = if at < Kind::ALL.len() {
+                Subject::Collective(Kind::ALL[at])
+            } else {
+                Self::OTHERS[at - Kind::ALL.len()]
+            };
             at += 1;
         }
         all
@@ -115,6 +127,7 @@ impl Subject {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Subject::Collective(kind) => kind.name(),
+            Subject::Compressed => "all-reduce-compressed",
             Subject::SendRecv => "send-recv",
         }
     }
@@ -122,6 +135,9 @@ impl Subject {
     const fn about(self) -> &'static str {
         match self {
             Subject::Collective(kind) => kind.describe().about,
+            Subject::Compressed => {
+                "An all-reduce of f32 that sends less and is not exact (--compressor)"
+            }
             Subject::SendRecv => "Latency and bandwidth of messages between two ranks",
         }
     }
@@ -167,22 +183,33 @@ impl Args {
     }
 
     fn check_reduction(&self) -> Result<(), String> {
-        let Subject::Collective(kind) = self.subject else {
-            return Ok(());
-        };
-        if !kind.describe().reduces {
-            return Ok(());
-        }
-        let error = match self.op.check(self.dtype) {
-            Err(error) => error.to_string(),
-            Ok(()) if !kind.allows(self.op) => format!("there is no {kind} of {}", self.op),
-            Ok(()) => return Ok(()),
+        let (dtype, op) = (self.dtype, self.op);
+        let error = match (self.subject, op.check(dtype)) {
+            (Subject::Compressed, _) if dtype != DataType::F32 => {
+                return Err(format!("--dtype: it compresses f32, not {dtype}"));
+            }
+            (Subject::Compressed, _) if self.allows(op) => return Ok(()),
+            (Subject::Compressed, _) => format!("{op} of compressed data is not possible"),
+            (Subject::Collective(kind), _) if !kind.describe().reduces => return Ok(()),
+            (Subject::Collective(_), Err(error)) => error.to_string(),
+            (Subject::Collective(_), Ok(())) if self.allows(op) => return Ok(()),
+            (Subject::Collective(kind), Ok(())) => format!("there is no {kind} of {op}"),
+            (Subject::SendRecv, _) => return Ok(()),
         };
         let known = ReduceOp::ALL
             .into_iter()
-            .filter(|op| op.supports(self.dtype) && kind.allows(*op));
+            .filter(|op| op.supports(dtype) && self.allows(*op));
         let known: Vec<_> = known.map(ReduceOp::name).collect();
         Err(format!("{error}; --op can be {}", known.join(", ")))
+    }
+
+    /// Whether a reduction is defined for what is measured, apart from the element type.
+    fn allows(&self, op: ReduceOp) -> bool {
+        match self.subject {
+            Subject::Collective(kind) => kind.allows(op),
+            Subject::Compressed => matches!(op, ReduceOp::Sum | ReduceOp::Average),
+            Subject::SendRecv => false,
+        }
     }
 
     /// What the number of ranks decides.
@@ -238,7 +265,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
-        let cases: [&[&str]; 9] = [
+        let cases: [&[&str]; 11] = [
+            &["all-reduce-compressed", "--op", "max"],
+            &["all-reduce-compressed", "--dtype", "bf16"],
             &["scan", "--op", "average"],
             &["exclusive-scan", "--dtype", "i8", "--op", "average"],
             &["gather", "-n", "2", "--root", "2"],

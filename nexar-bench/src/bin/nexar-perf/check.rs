@@ -4,7 +4,7 @@
 //! compared at memory speed. The period is a prime: a block in the wrong place still differs.
 
 use nexar_collectives::Element;
-use std::ops::Range;
+use std::{fmt::Debug, ops::Range};
 
 /// The largest prime below 2^16.
 const PERIOD: usize = 65_521;
@@ -87,7 +87,7 @@ impl Verdict {
         self.mistakes.extend(other.mistakes.into_iter().take(left));
     }
 
-    fn add(&mut self, index: usize, got: &impl std::fmt::Debug, expected: &impl std::fmt::Debug) {
+    pub(crate) fn add(&mut self, index: usize, got: &impl Debug, expected: &impl Debug) {
         self.wrong += 1;
         if self.mistakes.len() < MAX_MISTAKES {
             let (got, expected) = (format!("{got:?}"), format!("{expected:?}"));

@@ -23,7 +23,7 @@ Columns of collectives, as in nccl-tests:
           slowest rank, median of five loops
   algbw   size / time, in GB/s (1e9 bytes)
   busbw   comparable between numbers of ranks: algbw times
-          2(n-1)/n  all-reduce, all-reduce-many
+          2(n-1)/n  all-reduce, all-reduce-many, all-reduce-compressed
           (n-1)/n   all-gather, gather, scatter, reduce-scatter, all-to-all
                     and their -v
           1         reduce, broadcast, scan, exclusive-scan,
@@ -33,6 +33,11 @@ Columns of collectives, as in nccl-tests:
 In the collectives with -v, the block of rank r has about r + 1 of n(n+1)/2
 shares of the data: that of the last rank is n times as long as that of the
 first. In all-to-all-v, that is the length of what goes to rank r.
+
+all-reduce-compressed is checked otherwise, since its result is not exact: all
+ranks have the same bits, and result and residuals add up to the exact sum, up
+to rounding. size is that of the data before compression. The operations that
+are measured average, whatever --op says. Its JSON has a key more, compressor.
 
 Columns of send-recv, between ranks 0 and 1 (others are idle):
   mean, p50, p99  half a round trip: rank 0 sends a message, and rank 1 one of

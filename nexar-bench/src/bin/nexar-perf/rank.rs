@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Args, Subject},
-    collective::Collective,
+    collective::{Collective, Compressed},
     messages::Messages,
     report::FileError,
     sweep::sweep,
@@ -98,6 +98,7 @@ fn check_world(args: &Args, comm: &Communicator) -> Result<(), RankError> {
 async fn measure<E: Value>(comm: &Communicator, args: &Args) -> Result<u64, RankError> {
     match args.subject {
         Subject::Collective(kind) => sweep(args, Collective::<E>::new(comm, args, kind)?).await,
+        Subject::Compressed => sweep(args, Compressed::new(comm, args)?).await,
         Subject::SendRecv => sweep(args, Messages::<E>::new(comm, args)?).await,
     }
 }

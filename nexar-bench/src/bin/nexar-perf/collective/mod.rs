@@ -1,10 +1,13 @@
 //! Collectives, measured in the manner of nccl-tests.
 
+mod compressed;
 mod expected;
 mod kind;
+mod row;
 mod shape;
 mod workload;
 
+pub(crate) use compressed::{Compressed, Method};
 pub(crate) use kind::Kind;
 
 use crate::{
@@ -12,11 +15,12 @@ use crate::{
     check::Verdict,
     measure::{Repeats, Timing, measure},
     rank::RankError,
-    report::{Column, format_time, microseconds},
+    report::Column,
     sweep::{Benchmark, Context},
     values::Value,
 };
 use nexar_collectives::{Communicator, Result};
+use row::{Average, Row};
 use serde::Serialize;
 use workload::{Task, Workload};
 
@@ -26,7 +30,7 @@ pub(crate) struct Collective<'a, E> {
     args: &'a Args,
     task: Task,
     work: Workload<'a, E>,
-    bus_bandwidths: Vec<f64>,
+    average: Average,
 }
 
 impl<'a, E: Value> Collective<'a, E> {
@@ -48,42 +52,15 @@ impl<'a, E: Value> Collective<'a, E> {
             args,
             task,
             work: Workload::new(comm, task, largest)?,
-            bus_bandwidths: Vec::new(),
+            average: Average::default(),
         })
     }
-}
-
-/// A JSON line.
-#[derive(Serialize)]
-struct Record<'a> {
-    collective: &'a str,
-    ranks: usize,
-    transport: &'a str,
-    dtype: &'a str,
-    redop: &'a str,
-    bytes: usize,
-    count: usize,
-    time_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-    algbw_gbps: f64,
-    busbw_gbps: f64,
-    wrong: Option<u64>,
 }
 
 impl<E: Value> Benchmark for Collective<'_, E> {
     type Figures = Timing;
 
-    const COLUMNS: &'static [Column] = &[
-        Column::new(11, "size", "(B)"),
-        Column::new(13, "count", "(elements)"),
-        Column::new(6, "type", ""),
-        Column::new(11, "redop", ""),
-        Column::new(5, "root", ""),
-        Column::new(10, "time", "(us)"),
-        Column::new(7, "algbw", "(GB/s)"),
-        Column::new(7, "busbw", "(GB/s)"),
-    ];
+    const COLUMNS: &'static [Column] = row::COLUMNS;
 
     fn comm(&self) -> &Communicator {
         self.comm
@@ -113,54 +90,28 @@ impl<E: Value> Benchmark for Collective<'_, E> {
     fn row(&mut self, timing: Timing, context: Context<'_>) -> (Vec<String>, impl Serialize) {
         let (kind, shape) = (self.task.kind, self.work.shape());
         let description = kind.describe();
-        let algorithm = shape.algorithm_bandwidth(timing.time);
-        let bus = algorithm * shape.bus_factor();
-        self.bus_bandwidths.push(bus);
-        let record = Record {
-            collective: description.name,
-            ranks: context.ranks,
-            transport: context.transport,
-            dtype: if kind.has_data() {
-                E::DATA_TYPE.name()
-            } else {
-                "none"
-            },
-            redop: if description.reduces {
-                self.task.op.name()
-            } else {
-                "none"
-            },
+        let mut row = Row {
+            name: description.name,
+            dtype: "none",
+            redop: "none",
+            root: description.rooted.then_some(self.task.root),
+            compressor: None,
             bytes: shape.bytes(),
             count: shape.count(),
-            time_us: microseconds(timing.time),
-            p50_us: microseconds(timing.p50),
-            p99_us: microseconds(timing.p99),
-            algbw_gbps: algorithm,
-            busbw_gbps: bus,
-            wrong: context.wrong,
+            timing,
+            bus_factor: shape.bus_factor(),
         };
-        let root = if description.rooted {
-            self.task.root.to_string()
-        } else {
-            "-1".into()
-        };
-        let cells = vec![
-            record.bytes.to_string(),
-            record.count.to_string(),
-            record.dtype.into(),
-            record.redop.into(),
-            root,
-            format_time(timing.time),
-            format!("{algorithm:.3}"),
-            format!("{bus:.3}"),
-        ];
-        (cells, record)
+        if kind.has_data() {
+            row.dtype = E::DATA_TYPE.name();
+            self.average.add(&row);
+        }
+        if description.reduces {
+            row.redop = self.task.op.name();
+        }
+        row.write(context)
     }
 
     fn summary(&self) -> Option<String> {
-        let sum: f64 = self.bus_bandwidths.iter().sum();
-        let average = sum / self.bus_bandwidths.len() as f64;
-        let said = self.task.kind.has_data() && !self.bus_bandwidths.is_empty();
-        said.then(|| format!("Average bus bandwidth: {average:.3} GB/s"))
+        self.average.summary()
     }
 }
