@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{MemoryCommunicator, memory_world, on_all, share};
+use common::{MemoryCommunicator, memory_world, on_all, quic_worlds, share};
 use nexar_collectives::{Communicator, Error, Failure, ReduceOp, TimeLimits, transport::Transport};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
@@ -171,7 +171,9 @@ async fn communicators_do_not_wait_for_each_other() {
         let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
         isolated(ranks).await;
     }
-    isolated(Communicator::local(3).await.unwrap()).await;
+    for ranks in quic_worlds(3).await {
+        isolated(ranks).await;
+    }
 }
 
 /// One rank makes its calls on the child first, the other on the parent: each call awaits the other rank in
@@ -338,8 +340,11 @@ async fn groups_are_dropped_while_others_are_still_in_them() {
 
 #[tokio::test]
 async fn groups_over_quic_are_dropped_while_others_are_still_in_them() {
-    dropped_early(Communicator::local(2).await.unwrap(), 48).await;
-    dropped_early(Communicator::local(4).await.unwrap(), 24).await;
+    for (world, rounds) in [(2, 48), (4, 24)] {
+        for ranks in quic_worlds(world).await {
+            dropped_early(ranks, rounds).await;
+        }
+    }
 }
 
 /// A message that is on its way arrives though its sender has dropped the group.
@@ -370,7 +375,9 @@ async fn messages_arrive<T: Transport>(ranks: Vec<Communicator<T>>) {
 async fn messages_arrive_though_the_group_is_dropped() {
     let (_network, _, ranks) = memory_world(3, TimeLimits::default()).await;
     messages_arrive(ranks).await;
-    messages_arrive(Communicator::local(2).await.unwrap()).await;
+    for ranks in quic_worlds(2).await {
+        messages_arrive(ranks).await;
+    }
 }
 
 /// Splits from several tasks, with other calls between them, take turns as wholes.

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{memory_world, on_all, share};
+use common::{memory_world, on_all, quic_worlds, share};
 use nexar_collectives::{Communicator, ReduceOp, TimeLimits, transport::Transport};
 use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
@@ -80,7 +80,9 @@ async fn many_operations_in_memory() {
 #[tokio::test]
 async fn many_operations_over_quic() {
     let _alone = alone().await;
-    many_operations(Communicator::local(2).await.unwrap(), OPERATIONS).await;
+    for ranks in quic_worlds(2).await {
+        many_operations(ranks, OPERATIONS).await;
+    }
 }
 
 /// Groups that are made, used once, and dropped.
@@ -123,7 +125,9 @@ async fn many_groups_in_memory() {
 #[tokio::test]
 async fn many_groups_over_quic() {
     let _alone = alone().await;
-    many_groups(Communicator::local(2).await.unwrap(), 2_000).await;
+    for ranks in quic_worlds(2).await {
+        many_groups(ranks, 2_000).await;
+    }
 }
 
 /// Started operations whose handles are dropped.

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{MemoryCommunicator, memory_world, on_all, share};
+use common::{MemoryCommunicator, memory_world, on_all, quic_worlds, share};
 use nexar_collectives::{
     Communicator, Error, Failure, ReduceOp, Started, TimeLimits, transport::Transport,
 };
@@ -96,11 +96,9 @@ async fn every_operation_gives_its_result() {
         let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
         on_all(&share(ranks), every_operation).await;
     }
-    on_all(
-        &share(Communicator::local(3).await.unwrap()),
-        every_operation,
-    )
-    .await;
+    for ranks in quic_worlds(3).await {
+        on_all(&share(ranks), every_operation).await;
+    }
 }
 
 /// They run in the order in which they were started, also with regard to calls that are awaited: otherwise the
@@ -306,7 +304,9 @@ async fn a_shutdown_waits_for_started_operations() {
     for world in [1, 2, 3] {
         let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
         shut_down_in_flight(ranks).await;
-        shut_down_in_flight(Communicator::local(world).await.unwrap()).await;
+        for ranks in quic_worlds(world).await {
+            shut_down_in_flight(ranks).await;
+        }
     }
 }
 
@@ -336,7 +336,9 @@ async fn a_dropped_group_completes_what_is_in_flight() {
         let (_network, _, ranks) = memory_world(world, TimeLimits::default()).await;
         child_in_flight(ranks).await;
     }
-    child_in_flight(Communicator::local(2).await.unwrap()).await;
+    for ranks in quic_worlds(2).await {
+        child_in_flight(ranks).await;
+    }
 }
 
 /// Dropping the first communicator is a failure of this rank, in flight or not: a typed error, or the result.

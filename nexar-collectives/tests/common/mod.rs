@@ -2,13 +2,14 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use nexar_collectives::{
-    Communicator, CpuAdapter, TimeLimits,
+    AnyTransport, Backend, Communicator, CpuAdapter, Identity, Secret, TimeLimits,
     membership::{JoinRequest, SeedRoute},
     transport::{
         PeerId, Transport,
         memory::{MemoryNetwork, MemoryTransport},
     },
 };
+use nexar_quic::Config;
 use std::{future::Future, net::SocketAddr, sync::Arc};
 use tokio::task::JoinSet;
 
@@ -54,6 +55,45 @@ pub(crate) async fn memory_world(
         .collect();
     ranks.sort_by_key(Communicator::rank);
     (network, addresses, ranks)
+}
+
+/// The backends that are part of this build.
+pub(crate) fn available() -> Vec<Backend> {
+    let all = Backend::ALL.into_iter();
+    all.filter(|backend| backend.is_available()).collect()
+}
+
+/// `world` ranks over real QUIC, once for each backend that is part of this build.
+pub(crate) async fn quic_worlds(world: usize) -> Vec<Vec<Communicator>> {
+    let mut worlds = Vec::new();
+    for backend in available() {
+        worlds.push(quic_world(world, backend).await);
+    }
+    worlds
+}
+
+async fn quic_world(world: usize, backend: Backend) -> Vec<Communicator> {
+    let secret = Secret::random().unwrap();
+    let transport = || {
+        let identity = Identity::from_secret(&secret, "test").unwrap();
+        let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
+        Arc::new(AnyTransport::bind(backend, config).unwrap())
+    };
+    let transports: Vec<_> = (0..world).map(|_| transport()).collect();
+    let seed = transports[0].local_addr();
+    let mut joins = JoinSet::new();
+    for (rank, transport) in transports.into_iter().enumerate() {
+        let request = JoinRequest::new("test", world).with_rank(Some(rank));
+        let route = match rank {
+            0 => SeedRoute::Here(transport),
+            _ => SeedRoute::Dial(vec![(transport, seed)]),
+        };
+        joins.spawn(Communicator::join(route, request, CpuAdapter));
+    }
+    let joined = joins.join_all().await.into_iter();
+    let mut ranks: Vec<_> = joined.map(Result::unwrap).collect();
+    ranks.sort_by_key(Communicator::rank);
+    ranks
 }
 
 /// Runs `work` on every rank at once; the results in rank order.

@@ -1,7 +1,7 @@
 //! Every algorithm, and every operation over real QUIC.
 
 use super::{
-    common::{on_all, share},
+    common::{available, on_all, share},
     exchanges::{all_to_all, all_to_all_v, neighbors},
     moves::{all_gather, all_gather_v, rooted, rooted_v},
     reductions::{
@@ -15,11 +15,6 @@ use nexar_collectives::{
 };
 use std::{net::UdpSocket, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
-
-fn available() -> Vec<Backend> {
-    let all = Backend::ALL.into_iter();
-    all.filter(|backend| backend.is_available()).collect()
-}
 
 /// A group over real QUIC in which all ranks ask for the same algorithms.
 async fn group(world: usize, backend: Backend, algorithms: &str) -> Vec<Arc<Communicator>> {
