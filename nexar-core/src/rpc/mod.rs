@@ -48,7 +48,7 @@
 //! # Handlers
 //!
 //! A handler is an async function that is registered under a name. It runs as a task of the runtime that was
-//! current when its [`Rpc`] was made (see [`RpcOptions::runtime`]), never on the thread of the transport,
+//! current when the first one was registered (see [`RpcOptions::runtime`]), never on the thread of the transport,
 //! so that one that blocks delays other handlers at most. Its future is dropped, at its next await, when
 //! the time limit of the call has passed, when the caller drops the call, exits or leaves, and when this
 //! rank shuts down. A handler that panics fails its call only.
