@@ -325,24 +325,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         self.mesh.transport().name()
     }
 
-    /// The remote calls between the ranks of this communicator.
-    ///
-    /// ```
-    /// use nexar_collectives::run_local;
-    /// use std::convert::Infallible;
-    ///
-    /// run_local(2, async |comm| {
-    ///     let rank = comm.rank();
-    ///     comm.rpc().register("add", move |_, (a, b): (u32, u32)| async move {
-    ///         Ok::<_, Infallible>(a + b + 100 * rank as u32)
-    ///     })?;
-    ///     comm.barrier().await?;
-    ///     let sum: u32 = comm.rpc().call(1 - rank, "add", &(2_u32, 3_u32)).await?;
-    ///     assert_eq!(sum, 5 + 100 * (1 - rank as u32));
-    ///     comm.barrier().await
-    /// })?;
-    /// # Ok::<(), nexar_collectives::Error>(())
-    /// ```
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/rpc.md")]
     pub fn rpc(&self) -> &Rpc<T> {
         &self.shared.rpc
     }
