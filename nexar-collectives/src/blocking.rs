@@ -36,6 +36,7 @@ use nexar_core::{
     Element, ReduceOp, Result, TimeLimits,
     membership::{JoinRequest, SeedRoute},
     messaging::{Received, Source, Tag},
+    rpc::Rpc,
     transport::Transport,
 };
 use nexar_device::{CpuAdapter, DeviceAdapter};
@@ -151,6 +152,11 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// The time limits.
     pub fn limits(&self) -> TimeLimits {
         self.inner.limits()
+    }
+
+    /// The remote calls between the ranks, to be waited for by [`block_on`]; see [`crate::Communicator::rpc`].
+    pub fn rpc(&self) -> &Rpc<T> {
+        self.inner.rpc()
     }
 
     /// Leaves the group cleanly; see [`crate::Communicator::shutdown`].

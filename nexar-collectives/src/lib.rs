@@ -66,7 +66,7 @@ pub use nexar_core::{
     OperationError, ReduceOp, RefuseReason, Result, TimeLimits, UnsupportedReduction, bf16, f16,
     membership,
     messaging::{MessageError, MessageFailure, Received, Source, Tag, WaitingFor},
-    transport,
+    rpc, transport,
 };
 pub use nexar_device::{CpuAdapter, DeviceAdapter};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

@@ -8,6 +8,7 @@ use super::{
 use nexar_core::{
     ConfigError, Error, Result, TimeLimits,
     membership::{JoinRequest, SeedRoute},
+    rpc::RpcOptions,
     transport::ConnectionError,
 };
 use nexar_device::{CpuAdapter, DeviceAdapter};
@@ -35,6 +36,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 pub struct Builder<D: DeviceAdapter = CpuAdapter> {
     settings: Settings,
     algorithms: Option<String>,
+    rpc: RpcOptions,
     device: D,
 }
 
@@ -43,6 +45,7 @@ impl Default for Builder {
         Builder {
             settings: Settings::default(),
             algorithms: None,
+            rpc: RpcOptions::default(),
             device: CpuAdapter,
         }
     }
@@ -163,12 +166,20 @@ impl<D: DeviceAdapter> Builder<D> {
         self
     }
 
+    /// Settings of the [remote calls](Communicator::rpc) on this rank, also for communicators that are made from this
+    /// one. Default: [`RpcOptions::default`].
+    pub fn rpc_options(mut self, options: RpcOptions) -> Self {
+        self.rpc = options;
+        self
+    }
+
     /// The adapter through which the communicator reaches memory that is not a Rust slice. Operations on
     /// slices, which are host memory, need none. Default: [`CpuAdapter`].
     pub fn device<E: DeviceAdapter>(self, device: E) -> Builder<E> {
         Builder {
             settings: self.settings,
             algorithms: self.algorithms,
+            rpc: self.rpc,
             device,
         }
     }
@@ -187,6 +198,7 @@ impl<D: DeviceAdapter> Builder<D> {
         let Builder {
             mut settings,
             algorithms,
+            rpc,
             device,
         } = self;
         if let Some(algorithms) = algorithms {
@@ -213,7 +225,7 @@ impl<D: DeviceAdapter> Builder<D> {
             .with_rank(settings.rank.fixed())
             .with_advertise(advertise.or(seen))
             .with_limits(settings.limits);
-        Communicator::join_with(route, request, device, settings.overrides).await
+        Communicator::join_with(route, request, device, settings.overrides, rpc).await
     }
 }
 

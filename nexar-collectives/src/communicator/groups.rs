@@ -94,7 +94,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
                 self.engine().error(collective, Some(sequence), failure)
             })?;
             derived = Some(Communicator {
-                shared: Shared::new(made, self.engine().overrides(), true),
+                shared: Shared::new(
+                    made,
+                    self.engine().overrides(),
+                    self.shared.rpc_options.clone(),
+                    true,
+                ),
                 mesh: Arc::clone(&self.mesh),
                 device: self.device.clone(),
             });

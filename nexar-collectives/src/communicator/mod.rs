@@ -27,6 +27,7 @@ use nexar_core::{
     membership::{self, JoinRequest, SeedRoute},
     mesh::Group,
     messaging::Messenger,
+    rpc::{Rpc, RpcOptions},
     task::run_on,
     transport::Transport,
 };
@@ -113,14 +114,23 @@ pub struct Communicator<T: Transport = AnyTransport, D: DeviceAdapter = CpuAdapt
 pub(crate) struct Shared<T: Transport> {
     pub(crate) engine: Engine<T>,
     pub(crate) messages: Arc<Messenger<T>>,
+    rpc: Rpc<T>,
+    rpc_options: RpcOptions,
     /// It was made from another one: dropping it is a clean way to leave it.
     derived: bool,
 }
 
 impl<T: Transport> Shared<T> {
-    fn new(group: Group<T>, overrides: Overrides, derived: bool) -> Arc<Self> {
+    fn new(
+        group: Group<T>,
+        overrides: Overrides,
+        rpc_options: RpcOptions,
+        derived: bool,
+    ) -> Arc<Self> {
         let group = Arc::new(group);
         Arc::new(Shared {
+            rpc: Rpc::new(Arc::clone(&group), rpc_options.clone()),
+            rpc_options,
             messages: Arc::new(Messenger::new(Arc::clone(&group))),
             engine: Engine::new(group, overrides),
             derived,
@@ -133,6 +143,7 @@ impl<T: Transport> Shared<T> {
         let limit = group.limits().leave;
         let _ = timeout(limit, self.engine.drain()).await;
         let _ = timeout(limit, self.messages.drain()).await;
+        let _ = timeout(limit, self.rpc.drain()).await;
         group.leave();
     }
 }
@@ -239,7 +250,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ///
     /// Dropping the future withdraws from the group.
     pub async fn join(route: SeedRoute<T>, request: JoinRequest, device: D) -> Result<Self> {
-        Self::join_with(route, request, device, Overrides::default()).await
+        let (overrides, rpc) = (Overrides::default(), RpcOptions::default());
+        Self::join_with(route, request, device, overrides, rpc).await
     }
 
     async fn join_with(
@@ -247,6 +259,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         request: JoinRequest,
         device: D,
         overrides: Overrides,
+        rpc: RpcOptions,
     ) -> Result<Self> {
         let transport = match &route {
             SeedRoute::Here(transport) => Some(Arc::clone(transport)),
@@ -263,14 +276,10 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let mesh = run_on(transport.background(), joining)
             .await
             .ok_or_else(no_way)??;
-        Self::from_mesh(Arc::new(mesh), device, overrides)
-    }
-
-    fn from_mesh(mesh: Arc<Mesh<T>>, device: D, overrides: Overrides) -> Result<Self> {
         let group = mesh.group(WORLD, (0..mesh.world_size()).collect())?;
         Ok(Communicator {
-            shared: Shared::new(group, overrides, false),
-            mesh,
+            shared: Shared::new(group, overrides, rpc, false),
+            mesh: Arc::new(mesh),
             device,
         })
     }
@@ -314,6 +323,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// The name of the transport, such as `quinn`.
     pub fn transport_name(&self) -> &str {
         self.mesh.transport().name()
+    }
+
+    #[doc = include_str!("../../docs/links.txt")]
+    #[doc = include_str!("../../docs/rpc.md")]
+    pub fn rpc(&self) -> &Rpc<T> {
+        &self.shared.rpc
     }
 
     /// The device adapter.

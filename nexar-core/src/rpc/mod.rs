@@ -48,7 +48,7 @@
 //! # Handlers
 //!
 //! A handler is an async function that is registered under a name. It runs as a task of the runtime that was
-//! current when its [`Rpc`] was made (see [`RpcOptions::runtime`]), never on the thread of the transport,
+//! current when the first one was registered (see [`RpcOptions::runtime`]), never on the thread of the transport,
 //! so that one that blocks delays other handlers at most. Its future is dropped, at its next await, when
 //! the time limit of the call has passed, when the caller drops the call, exits or leaves, and when this
 //! rank shuts down. A handler that panics fails its call only.
@@ -99,7 +99,7 @@
 //!
 //! # Failures
 //!
-//! When the communicator fails, all its calls fail with that [`Failure`](crate::Failure) at once. When a
+//! When the communicator fails, all its calls fail with that [`Failure`] at once. When a
 //! rank leaves, calls to it fail once the answers that it sent before have come; others go on. Any other
 //! error concerns one call only and is an [`Error::Rpc`].
 

@@ -13,7 +13,7 @@ pub struct RpcOptions {
     /// Longest request, reply and streamed item in bytes, on this rank as caller and as callee.
     /// Default: 1 GiB.
     pub max_body: usize,
-    /// Where handlers run. Default: on the runtime that is current when the calls are set up, and where
+    /// Where handlers run. Default: on the runtime that is current when the first one is registered, and where
     /// there is none, on a thread of their own.
     pub runtime: Option<Handle>,
 }

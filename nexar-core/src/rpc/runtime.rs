@@ -6,36 +6,46 @@ use tokio::{
     sync::oneshot,
 };
 
-/// A runtime of the program, or one on a thread of its own that starts when it is first needed.
+/// A runtime of the program, or one on a thread of its own. Which one is decided when the first handler is
+/// registered.
 pub(super) struct Runtime {
     given: Option<Handle>,
-    own: OnceLock<Own>,
+    /// The transport's runtime, which handlers must not block.
+    background: Handle,
+    chosen: OnceLock<Chosen>,
 }
 
-struct Own {
+struct Chosen {
     handle: Handle,
-    /// The thread ends when this is dropped.
-    _stop: oneshot::Sender<()>,
+    /// The thread of its own ends when this is dropped.
+    _stop: Option<oneshot::Sender<()>>,
 }
 
 impl Runtime {
-    pub(super) fn new(given: Option<Handle>) -> Self {
+    pub(super) fn new(given: Option<Handle>, background: Handle) -> Self {
         Runtime {
-            given: given.or_else(|| Handle::try_current().ok()),
-            own: OnceLock::new(),
+            given,
+            background,
+            chosen: OnceLock::new(),
         }
     }
 
-    /// Sees to it that there is a runtime.
+    /// Sees to it that there is a runtime. To be called where handlers are registered: it prefers the runtime of
+    /// the caller.
     pub(super) fn handle(&self) -> io::Result<&Handle> {
-        if let Some(handle) = &self.given {
-            return Ok(handle);
+        if let Some(chosen) = self.chosen.get() {
+            return Ok(&chosen.handle);
         }
-        if let Some(own) = self.own.get() {
-            return Ok(&own.handle);
-        }
-        let own = Own::start()?;
-        Ok(&self.own.get_or_init(|| own).handle)
+        let current = || Handle::try_current().ok();
+        let usable = |handle: &Handle| handle.id() != self.background.id();
+        let chosen = match self.given.clone().or_else(|| current().filter(usable)) {
+            Some(handle) => Chosen {
+                handle,
+                _stop: None,
+            },
+            None => Chosen::start()?,
+        };
+        Ok(&self.chosen.get_or_init(|| chosen).handle)
     }
 
     /// Runs a future; drops it where there is no runtime (any more).
@@ -46,7 +56,8 @@ impl Runtime {
     }
 }
 
-impl Own {
+impl Chosen {
+    /// A runtime on a thread of its own.
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -57,7 +68,9 @@ impl Own {
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_background();
             })?;
-        let _stop = stop;
-        Ok(Own { handle, _stop })
+        Ok(Chosen {
+            handle,
+            _stop: Some(stop),
+        })
     }
 }
