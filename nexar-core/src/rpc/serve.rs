@@ -431,6 +431,9 @@ impl<T: Transport> Core<'_, T> {
             },
         };
         self.after.start.push((Arc::clone(method), job));
+        if !own {
+            self.handler_starts();
+        }
     }
 
     /// A handler has ended, or the call ends without one.
@@ -527,7 +530,7 @@ impl<T: Transport> Core<'_, T> {
 
     /// Queues an answer, if there is still somebody to hear it.
     fn answer(&mut self, member: usize, frame: &Frame, body: Bytes) {
-        let alone = self.state.handlers == 0;
+        let alone = self.state.handlers == 0 && !self.state.attendance.active;
         let peer = &mut self.state.peers[member];
         if peer.left.is_some() || self.state.failure.is_some() {
             return;
