@@ -99,7 +99,7 @@
 //!
 //! # Failures
 //!
-//! When the communicator fails, all its calls fail with that [`Failure`](crate::Failure) at once. When a
+//! When the communicator fails, all its calls fail with that [`Failure`] at once. When a
 //! rank leaves, calls to it fail once the answers that it sent before have come; others go on. Any other
 //! error concerns one call only and is an [`Error::Rpc`].
 
@@ -111,6 +111,7 @@ mod context;
 mod error;
 mod flow;
 mod items;
+mod job;
 mod method;
 mod options;
 mod peer;

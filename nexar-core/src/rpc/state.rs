@@ -7,10 +7,10 @@ use super::{
     context::Control,
     error::Cause,
     items::Items,
+    job::Job,
     peer::Peer,
     registry::{Method, Registry},
     runtime::Runtime,
-    serve::Job,
 };
 use crate::{
     Failure,
