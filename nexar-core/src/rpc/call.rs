@@ -479,15 +479,16 @@ impl<T: Transport> Core<'_, T> {
         }
     }
 
-    /// A call does not read the lanes any more.
-    fn resign(&mut self, id: u64) {
+    /// A call, or the attendant, does not read the lanes any more.
+    pub(super) fn resign(&mut self, id: u64) {
         let calls = &self.state.calls;
         let next = || {
             let mut newest_first = calls
                 .iter()
                 .rev()
                 .filter(|(other, c)| **other != id && !c.lazy);
-            newest_first.find_map(|(id, c)| Some((*id, c.waker.clone()?)))
+            let call = newest_first.find_map(|(id, c)| Some((*id, c.waker.clone()?)));
+            call.or_else(|| self.attendant().filter(|(other, _)| *other != id))
         };
         let (former, wake) = self.inner.hub.resign(id, next);
         self.after.stale.extend(former);

@@ -1,8 +1,7 @@
 //! Handlers as methods that can be started.
 
 use super::{
-    context::CallContext, error::Fault, items::Items, registry::Method, runtime::Runtime,
-    serve::Job,
+    context::CallContext, error::Fault, items::Items, job::Job, registry::Method, runtime::Runtime,
 };
 use crate::{transport::Transport, wire::rpc::FailureCode};
 use bytes::Bytes;

@@ -103,6 +103,7 @@
 //! rank leaves, calls to it fail once the answers that it sent before have come; others go on. Any other
 //! error concerns one call only and is an [`Error::Rpc`].
 
+mod attend;
 mod bulk;
 mod call;
 mod caller;
@@ -110,6 +111,7 @@ mod context;
 mod error;
 mod flow;
 mod items;
+mod job;
 mod method;
 mod options;
 mod peer;

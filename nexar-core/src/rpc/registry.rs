@@ -1,6 +1,6 @@
 //! Methods by name.
 
-use super::{runtime::Runtime, serve::Job};
+use super::{job::Job, runtime::Runtime};
 use crate::{Error, Result, transport::Transport, wire::rpc::MAX_NAME};
 use std::{
     collections::HashMap,

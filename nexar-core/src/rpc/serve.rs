@@ -3,13 +3,13 @@
 use super::{
     INLINE_LIMIT,
     call::{Answer, Outgoing, deadline},
-    context::{CallContext, Control, at_depth},
+    context::{CallContext, Control},
     error::{Cause, Fault},
     items::Items,
+    job::{Job, Pledge},
     peer::{cost, kind_of},
     registry::Method,
-    runtime::Runtime,
-    state::{Core, Inner},
+    state::Core,
 };
 use crate::{
     Failure,
@@ -17,14 +17,7 @@ use crate::{
     wire::rpc::{Arrival, FailureCode, Frame},
 };
 use bytes::Bytes;
-use std::{
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::{Arc, Weak},
-    task::Poll,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{task::AbortHandle, time::Instant};
 
 /// A call from a member, until it is answered and the answer is written.
@@ -61,104 +54,6 @@ enum Phase {
     Streaming,
     /// The large reply, until it is asked for.
     Replying(Bytes),
-}
-
-/// What a handler is started with.
-pub(super) struct Job<T: Transport> {
-    pub(super) context: CallContext<T>,
-    pub(super) body: Bytes,
-    pub(super) items: Option<Arc<Items>>,
-    answer: Pledge<T>,
-}
-
-/// The promise that a call is answered, kept even if the handler vanishes with its runtime.
-struct Pledge<T: Transport> {
-    inner: Weak<Inner<T>>,
-    member: usize,
-    call: u64,
-    kept: bool,
-}
-
-impl<T: Transport> Pledge<T> {
-    fn keep(&mut self, outcome: Result<Bytes, Fault>) {
-        self.kept = true;
-        if let Some(inner) = self.inner.upgrade() {
-            inner.with(|core| core.handled(self.member, self.call, outcome));
-        }
-    }
-}
-
-impl<T: Transport> Drop for Pledge<T> {
-    fn drop(&mut self) {
-        if self.kept {
-            return;
-        }
-        let Some(inner) = self.inner.upgrade() else {
-            return;
-        };
-        // Elsewhere: this may be inside of what starts handlers, and the next one may vanish as well.
-        let (member, call) = (self.member, self.call);
-        let background = inner.hub.background().clone();
-        background.spawn(async move {
-            let reason = "the runtime of its handler has ended";
-            let fault = Fault::new(FailureCode::NotServed, reason);
-            inner.with(|core| core.handled(member, call, Err(fault)));
-        });
-    }
-}
-
-impl<T: Transport> Job<T> {
-    /// Runs the handler of a method on a runtime.
-    pub(super) fn spawn<Fut>(
-        self,
-        runtime: &Runtime,
-        handler: impl FnOnce(CallContext<T>, Bytes, Option<Arc<Items>>) -> Fut + Send + 'static,
-    ) where
-        Fut: Future<Output = Result<Bytes, Fault>> + Send,
-    {
-        let Job {
-            context,
-            body,
-            items,
-            mut answer,
-        } = self;
-        runtime.spawn(async move {
-            let (control, depth) = (Arc::clone(&context.control), context.depth);
-            let work = async { handler(context, body, items).await };
-            answer.keep(supervise(&control, depth, work).await);
-        });
-    }
-}
-
-/// Runs a handler until it is done, panics or is not wanted any more.
-async fn supervise(
-    control: &Control,
-    depth: u8,
-    work: impl Future<Output = Result<Bytes, Fault>>,
-) -> Result<Bytes, Fault> {
-    let mut work = pin!(Some(work));
-    let within = depth.saturating_add(1);
-    let outcome = poll_fn(|cx| {
-        if let Some(why) = control.over() {
-            return Poll::Ready(Err(Fault::bare(why)));
-        }
-        let Some(future) = work.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(Fault::bare(FailureCode::Cancelled)));
-        };
-        let polled = catch_unwind(AssertUnwindSafe(|| at_depth(within, || future.poll(cx))));
-        match polled {
-            Ok(Poll::Ready(outcome)) => Poll::Ready(outcome),
-            Ok(Poll::Pending) => control.poll_over(cx).map(|why| Err(Fault::bare(why))),
-            Err(panic) => Poll::Ready(Err(Fault::panicked(&*panic))),
-        }
-    })
-    .await;
-    // What the handler held is gone before its caller hears of the end.
-    let dropped = catch_unwind(AssertUnwindSafe(|| at_depth(within, || work.set(None))));
-    match dropped {
-        Ok(()) => outcome,
-        Err(panic) => outcome.and(Err(Fault::panicked(&*panic))),
-    }
 }
 
 /// A call that has come.
@@ -423,18 +318,16 @@ impl<T: Transport> Core<'_, T> {
             },
             body,
             items: serving.items.clone(),
-            answer: Pledge {
-                inner: inner.clone(),
-                member,
-                call,
-                kept: false,
-            },
+            answer: Pledge::new(inner.clone(), member, call),
         };
         self.after.start.push((Arc::clone(method), job));
+        if !own {
+            self.handler_starts();
+        }
     }
 
     /// A handler has ended, or the call ends without one.
-    fn handled(&mut self, member: usize, call: u64, outcome: Result<Bytes, Fault>) {
+    pub(super) fn handled(&mut self, member: usize, call: u64, outcome: Result<Bytes, Fault>) {
         self.state.handlers = self.state.handlers.saturating_sub(1);
         let Some(serving) = self.state.peers[member].serving.get_mut(&call) else {
             return;
@@ -527,7 +420,7 @@ impl<T: Transport> Core<'_, T> {
 
     /// Queues an answer, if there is still somebody to hear it.
     fn answer(&mut self, member: usize, frame: &Frame, body: Bytes) {
-        let alone = self.state.handlers == 0;
+        let alone = self.state.handlers == 0 && !self.state.attendance.active;
         let peer = &mut self.state.peers[member];
         if peer.left.is_some() || self.state.failure.is_some() {
             return;

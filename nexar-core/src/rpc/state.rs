@@ -2,14 +2,15 @@
 
 use super::{
     RpcOptions, RpcStats,
+    attend::Attendance,
     call::{Answer, Call},
     context::Control,
     error::Cause,
     items::Items,
+    job::Job,
     peer::Peer,
     registry::{Method, Registry},
     runtime::Runtime,
-    serve::Job,
 };
 use crate::{
     Failure,
@@ -57,6 +58,7 @@ pub(super) struct State<T: Transport> {
     pub(super) handlers: usize,
     /// Members whose calls wait for a handler to end, in turn.
     pub(super) starved: VecDeque<usize>,
+    pub(super) attendance: Attendance,
     pub(super) failure: Option<Failure>,
     pub(super) closed: bool,
     /// Those who wait until everything is answered and written.
@@ -74,6 +76,8 @@ pub(super) struct After<T: Transport> {
     pub(super) start: Vec<(Arc<dyn Method<T>>, Job<T>)>,
     pub(super) ended: Vec<(Arc<Items>, Result<(), Cause>)>,
     pub(super) stop: Vec<(Arc<Control>, FailureCode)>,
+    /// Somebody is to take in the calls that come.
+    pub(super) attend: bool,
     timer: Option<Instant>,
 }
 
@@ -99,6 +103,7 @@ impl<T: Transport> Inner<T> {
                     running: 0,
                     handlers: 0,
                     starved: VecDeque::new(),
+                    attendance: Attendance::default(),
                     failure: None,
                     closed: false,
                     drains: Vec::new(),
@@ -123,6 +128,7 @@ impl<T: Transport> Inner<T> {
             start: Vec::new(),
             ended: Vec::new(),
             stop: Vec::new(),
+            attend: false,
             timer: None,
         };
         let mut state = lock(&self.state);
@@ -141,6 +147,9 @@ impl<T: Transport> Inner<T> {
         drop(after.stale);
         for (method, job) in after.start {
             method.start(job, &self.runtime);
+        }
+        if after.attend {
+            self.attend();
         }
         for (items, end) in after.ended {
             items.end(end);
@@ -171,6 +180,7 @@ impl<T: Transport> Pump for Inner<T> {
                 call.lazy = true;
             }
             core.expire(now);
+            core.check_attendance();
             core.broken_for_good(now)
         });
         for (rank, error) in lost {
@@ -346,6 +356,7 @@ impl<T: Transport> Core<'_, T> {
     pub(super) fn stop(&mut self) {
         if !std::mem::replace(&mut self.state.closed, true) {
             self.cancel_all();
+            self.end_attendance();
         }
         self.end_calls(&Cause::Failed(Failure::ShutDown));
     }

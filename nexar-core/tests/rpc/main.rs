@@ -8,5 +8,6 @@ mod endings;
 mod failures;
 mod limits;
 mod nested;
+mod random;
 mod streams;
 mod world;

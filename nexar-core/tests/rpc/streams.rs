@@ -55,7 +55,7 @@ async fn items_come_in_order_and_then_the_end() {
             (1000, 0),
             (500, 1000),
             (20, 100_000),
-            (3, 5 << 20),
+            (3, 2 << 20),
         ] {
             let mut stream = world.ranks[0]
                 .call_stream::<_, (usize, Vec<u8>)>(callee, "items", &(count, bytes))
@@ -109,7 +109,7 @@ async fn a_failure_comes_after_the_items_before_it() {
 async fn a_handler_waits_for_a_caller_that_does_not_take() {
     let world = World::new(2).await;
     let given = register(&world);
-    let (count, bytes) = (10_000, 10_000);
+    let (count, bytes) = (1000, 10_000);
     for callee in [0, 1] {
         given.store(0, Ordering::SeqCst);
         let mut stream = world.ranks[0]
