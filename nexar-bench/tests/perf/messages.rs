@@ -1,4 +1,4 @@
-//! Messages between two ranks.
+//! Messages and remote calls between two ranks.
 
 use crate::{assert_keys, common::lines, numbers, perf, records};
 
@@ -18,6 +18,20 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Messages between ranks 0 and 1, beside a rank that does nothing.
+const CALL_KEYS: [&str; 11] = [
+    "operation",
+    "ranks",
+    "transport",
+    "bytes",
+    "mean_us",
+    "p50_us",
+    "p99_us",
+    "calls_per_s_1",
+    "calls_per_s_16",
+    "calls_per_s_64",
+    "wrong",
+];
+
 #[test]
 fn messages() {
     for (ranks, dtype, sizes) in [
@@ -67,4 +81,27 @@ fn the_table_of_messages() {
     assert_eq!(row[..3], ["64", "16", "f32"]);
     assert_eq!((row.len(), row[8].as_str()), (9, "0"));
     assert_eq!(table.last().unwrap(), "# Wrong elements: 0 OK");
+}
+
+#[test]
+fn remote_calls() {
+    for (args, sizes) in [
+        (
+            &["-n", "2", "--min", "32K", "--max", "256K"][..],
+            vec![32_768, 262_144],
+        ),
+        (&["-n", "3", "--min", "7"], vec![7]),
+    ] {
+        let args: Vec<&str> = ["rpc"].iter().chain(args).copied().collect();
+        let records = records(&args);
+        assert_eq!(numbers(&records, "bytes"), sizes);
+        assert_eq!(numbers(&records, "wrong"), vec![0; sizes.len()]);
+        for record in &records {
+            assert_keys(record, &CALL_KEYS);
+            assert_eq!(record["operation"], "rpc");
+            for figure in &CALL_KEYS[4..10] {
+                assert!(record[figure].as_f64().unwrap() > 0.0, "{figure}: {record}");
+            }
+        }
+    }
 }

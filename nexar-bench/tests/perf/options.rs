@@ -62,7 +62,8 @@ fn without_checks_nothing_is_claimed() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
+        (&["rpc", "-n", "1"], "rpc: it takes at least 2 ranks"),
         (
             &["all-reduce-compressed", "-n", "2", "--dtype", "f64"],
             "it compresses f32, not f64",

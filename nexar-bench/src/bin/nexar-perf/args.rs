@@ -11,7 +11,10 @@ use nexar_collectives::{DataType, ReduceOp};
 use nexar_quic::Backend;
 use std::{path::PathBuf, time::Duration};
 
-/// Measures an operation between N processes: collectives in the manner of nccl-tests, and messages.
+/// The largest size where none is given.
+const LARGEST: usize = 64 << 20;
+
+/// Measures an operation between N processes: collectives in the manner of nccl-tests, messages, remote calls.
 ///
 /// Starts N ranks of itself on this machine, or joins as one rank if NEXAR_RANK is in the environment.
 #[derive(Debug, Clone, Parser)]
@@ -35,9 +38,9 @@ pub(crate) struct Args {
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "8", value_parser = size::parse)]
     pub(crate) min: usize,
 
-    /// Largest size
-    #[arg(short = 'e', long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
-    pub(crate) max: usize,
+    /// Largest size [default: 64M; of rpc the smallest]
+    #[arg(short = 'e', long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max: Option<usize>,
 
     /// Each size is this many times the one before
     #[arg(short = 'f', long, default_value = "2", value_parser = clap::value_parser!(u32).range(2..))]
@@ -98,6 +101,7 @@ pub(crate) enum Subject {
     Collective(Kind),
     Compressed,
     SendRecv,
+    Rpc,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,7 +112,7 @@ pub(crate) enum RuntimeKind {
 
 impl Subject {
     /// All that are not plain collectives.
-    const OTHERS: [Subject; 2] = [Subject::Compressed, Subject::SendRecv];
+    const OTHERS: [Subject; 3] = [Subject::Compressed, Subject::SendRecv, Subject::Rpc];
 
     const ALL: [Subject; Kind::ALL.len() + Self::OTHERS.len()] = {
         let mut all = [Subject::SendRecv; Kind::ALL.len() + Self::OTHERS.len()];
@@ -129,6 +133,7 @@ impl Subject {
             Subject::Collective(kind) => kind.name(),
             Subject::Compressed => "all-reduce-compressed",
             Subject::SendRecv => "send-recv",
+            Subject::Rpc => "rpc",
         }
     }
 
@@ -139,6 +144,7 @@ impl Subject {
                 "An all-reduce of f32 that sends less and is not exact (--compressor)"
             }
             Subject::SendRecv => "Latency and bandwidth of messages between two ranks",
+            Subject::Rpc => "Latency and rate of remote calls between two ranks",
         }
     }
 }
@@ -170,11 +176,9 @@ impl Args {
         if self.min == 0 {
             return Err("--min: the smallest size is 1 byte".into());
         }
-        if self.min > self.max {
-            return Err(format!(
-                "--min: {} is more than --max, {}",
-                self.min, self.max
-            ));
+        let (min, max) = (self.min, self.largest());
+        if min > max {
+            return Err(format!("--min: {min} is more than --max, {max}"));
         }
         match self.ranks {
             Some(ranks) => self.check_world(ranks.into()),
@@ -194,7 +198,7 @@ impl Args {
             (Subject::Collective(_), Err(error)) => error.to_string(),
             (Subject::Collective(_), Ok(())) if self.allows(op) => return Ok(()),
             (Subject::Collective(kind), Ok(())) => format!("there is no {kind} of {op}"),
-            (Subject::SendRecv, _) => return Ok(()),
+            (Subject::SendRecv | Subject::Rpc, _) => return Ok(()),
         };
         let known = ReduceOp::ALL
             .into_iter()
@@ -208,7 +212,7 @@ impl Args {
         match self.subject {
             Subject::Collective(kind) => kind.allows(op),
             Subject::Compressed => matches!(op, ReduceOp::Sum | ReduceOp::Average),
-            Subject::SendRecv => false,
+            Subject::SendRecv | Subject::Rpc => false,
         }
     }
 
@@ -219,24 +223,33 @@ impl Args {
             Subject::Collective(kind) if kind.describe().rooted && root >= world_size => Err(
                 format!("--root: there is no rank {root} in a world of {world_size}"),
             ),
-            Subject::SendRecv if world_size < 2 => {
-                Err("send-recv: it takes at least 2 ranks".into())
+            Subject::SendRecv | Subject::Rpc if world_size < 2 => {
+                let name = self.subject.name();
+                Err(format!("{name}: it takes at least 2 ranks"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn largest(&self) -> usize {
+        let largest = match self.subject {
+            Subject::Rpc => self.min,
+            _ => LARGEST,
+        };
+        self.max.unwrap_or(largest)
     }
 
     /// The sizes to measure; a barrier has none.
     pub(crate) fn sizes(&self) -> Sweep {
         match self.subject {
             Subject::Collective(kind) if !kind.has_data() => Sweep::new(0, 0, self.factor),
-            _ => Sweep::new(self.min, self.max, self.factor),
+            _ => Sweep::new(self.min, self.largest(), self.factor),
         }
     }
 
     /// What the head of the table says about the sizes.
     pub(crate) fn describe_sizes(&self) -> String {
-        let (min, max) = (readable(self.min), readable(self.max));
+        let (min, max) = (readable(self.min), readable(self.largest()));
         let (factor, check) = (self.factor, self.check);
         format!(", {min} to {max} by factor {factor}, checks {check}")
     }
@@ -256,11 +269,13 @@ mod tests {
     fn defaults_are_those_of_the_help() {
         let args = Args::try_parse_from(["nexar-perf", "all-reduce"]).unwrap();
         assert_eq!(
-            (args.min, args.max, args.factor, args.check),
+            (args.min, args.largest(), args.factor, args.check),
             (8, 64 << 20, 2, 1)
         );
         assert_eq!((args.dtype, args.op), (DataType::F32, ReduceOp::Sum));
         assert!(args.check().is_ok());
+        let args = Args::try_parse_from(["nexar-perf", "rpc", "--min", "16"]).unwrap();
+        assert_eq!(args.sizes().collect::<Vec<_>>(), [16]);
     }
 
     #[test]

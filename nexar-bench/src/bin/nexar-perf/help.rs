@@ -7,6 +7,7 @@ Examples:
   nexar-perf gather -n 3 --root 2 --min 1M --max 1G --factor 4
   nexar-perf barrier -n 8 --json -             one JSON object per line
   nexar-perf send-recv -n 2                    latency and bandwidth of messages
+  nexar-perf rpc -n 2 --max 1M --factor 8      remote calls, 8 B to 1 MiB
   nexar-run -n 2 -- nexar-perf all-gather      started by something else";
 
 pub(crate) const DETAILS: &str = "\
@@ -49,12 +50,23 @@ Columns of send-recv, between ranks 0 and 1 (others are idle):
           time. Streams have as many messages as make up 16 MiB, at least 4 and
           at most 256, and end with an answer, which counts.
 
+Columns of rpc, from rank 0 to rank 1 (others are idle). A call is a request of
+that size, which the handler sends back as it is:
+  mean, p50, p99  a round trip of one caller, measured as those of send-recv
+  callers calls per second of 1, 16 and 64 callers, each a task that makes its
+          calls one after the other; of 1, it is 1 / mean. Crowds make as many
+          calls as make up 16 MiB, at least 64 and at most 1024, start anew,
+          and so on.
+  #wrong  replies that differ from their requests, in all calls
+
 --json writes one object per size. Keys of collectives: collective, ranks,
 transport, dtype, redop, bytes, count, time_us, p50_us, p99_us, algbw_gbps,
 busbw_gbps (in GB/s, as in the table) and wrong (null if not checked). p50_us
 and p99_us are of single operations, timed one by one, each on its slowest
 rank. Keys of send-recv: operation, ranks, transport, dtype, bytes, count,
-mean_us, p50_us, p99_us, messages_per_s, stream_gbps (in GB/s) and wrong.
+mean_us, p50_us, p99_us, messages_per_s, stream_gbps (in GB/s) and wrong. Keys
+of rpc: operation, ranks, transport, bytes, mean_us, p50_us, p99_us,
+calls_per_s_1, calls_per_s_16, calls_per_s_64 and wrong.
 
 Exit status: 0; 1 if an element is wrong; 2 if the arguments do not make sense;
 3 if an operation fails; 128 + signal if a signal killed a rank.";

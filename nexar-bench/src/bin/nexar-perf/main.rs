@@ -1,4 +1,4 @@
-//! Measures collectives in the manner of nccl-tests, and messages between two ranks.
+//! Measures collectives in the manner of nccl-tests, and messages and remote calls between two ranks.
 
 mod args;
 mod check;
@@ -8,6 +8,7 @@ mod measure;
 mod messages;
 mod rank;
 mod report;
+mod rpc;
 mod size;
 mod sweep;
 mod values;

@@ -5,6 +5,7 @@ use crate::{
     collective::{Collective, Compressed},
     messages::Messages,
     report::FileError,
+    rpc::Calls,
     sweep::sweep,
     values::Value,
 };
@@ -100,5 +101,6 @@ async fn measure<E: Value>(comm: &Communicator, args: &Args) -> Result<u64, Rank
         Subject::Collective(kind) => sweep(args, Collective::<E>::new(comm, args, kind)?).await,
         Subject::Compressed => sweep(args, Compressed::new(comm, args)?).await,
         Subject::SendRecv => sweep(args, Messages::<E>::new(comm, args)?).await,
+        Subject::Rpc => sweep(args, Calls::new(comm, args).await?).await,
     }
 }
