@@ -13,7 +13,7 @@ use nexar_collectives::{
 };
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 use tokio::{
-    sync::Notify,
+    sync::{Barrier, Notify},
     task::{JoinSet, yield_now},
     time::{sleep, timeout},
 };
@@ -308,6 +308,40 @@ async fn a_shutdown_waits_for_started_operations() {
             shut_down_in_flight(ranks).await;
         }
     }
+}
+
+/// Of two communicators without their first one, the last closes the connections, when both have everything.
+#[tokio::test]
+async fn a_shutdown_does_not_end_another_that_waits() {
+    let (_network, _, ranks) = memory_world(2, TimeLimits::default()).await;
+    let meet = Arc::new(Barrier::new(2));
+    let mut tasks = JoinSet::new();
+    for comm in ranks {
+        let meet = Arc::clone(&meet);
+        tasks.spawn(async move {
+            let (one, other) = (
+                comm.duplicate().await.unwrap(),
+                comm.duplicate().await.unwrap(),
+            );
+            meet.wait().await;
+            drop(comm);
+            if one.rank() == 1 {
+                meet.wait().await;
+                one.all_reduce(&mut [1u32], SUM).await.unwrap();
+                drop(other);
+                return one.shutdown().await.unwrap();
+            }
+            let sum = one.start_all_reduce(vec![1u32], SUM);
+            let mut waiting = pin!(one.shutdown());
+            let begun = timeout(Duration::ZERO, &mut waiting).await;
+            assert!(begun.is_err());
+            other.shutdown().await.unwrap();
+            meet.wait().await;
+            assert_eq!(sum.await.unwrap(), [2]);
+            waiting.await.unwrap();
+        });
+    }
+    tasks.join_all().await;
 }
 
 /// A communicator that was made from another can be dropped or shut down while operations are in flight on it.

@@ -3,7 +3,10 @@
 use std::{
     future::Future,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
 };
@@ -16,20 +19,29 @@ use tokio::{runtime::Handle, task::JoinHandle};
 /// assert_eq!(nexar_core::task::block_on(async { 3 }), 3);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
+    /// The flag keeps a wake-up that comes while the future itself parks this thread.
+    struct Unpark(Thread, AtomicBool);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
-            self.0.unpark();
+            self.wake_by_ref();
+        }
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            if !self.1.swap(true, Ordering::Release) {
+                self.0.unpark();
+            }
         }
     }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let unpark = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&unpark));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            // It also returns without reason, which costs one more poll.
-            Poll::Pending => thread::park(),
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        while !unpark.1.swap(false, Ordering::Acquire) {
+            thread::park();
         }
     }
 }
@@ -59,5 +71,38 @@ impl<O> Future for RunOn<O> {
 impl<O> Drop for RunOn<O> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{future::poll_fn, sync::Mutex};
+
+    /// A future whose own poll blocks on another one loses no wake-up that comes meanwhile.
+    #[test]
+    fn blocking_inside_of_blocking_keeps_wake_ups() {
+        let outer: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let mut polls = 0;
+        block_on(poll_fn(|cx| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            *outer.lock().unwrap() = Some(cx.waker().clone());
+            let mut parked = false;
+            block_on(poll_fn(|inner| {
+                if parked {
+                    return Poll::Ready(());
+                }
+                parked = true;
+                // Both want this thread, which takes note of it once.
+                outer.lock().unwrap().take().unwrap().wake();
+                inner.waker().wake_by_ref();
+                Poll::Pending
+            }));
+            Poll::Pending
+        }));
+        assert_eq!(polls, 2);
     }
 }

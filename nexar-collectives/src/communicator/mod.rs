@@ -358,19 +358,18 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// A dropped future drops the communicator.
     pub async fn shutdown(self) -> Result<()> {
         let Communicator { shared, mesh, .. } = self;
-        let transport = Arc::clone(mesh.transport());
-        // Without the first communicator, the last one closes the connections.
-        let last = match Arc::try_unwrap(mesh) {
-            Ok(mesh) => Some(Arc::new(mesh)),
-            Err(mesh) if !shared.derived => Some(mesh),
-            Err(_) => None,
-        };
-        if let Some(mesh) = &last {
+        let (transport, derived) = (Arc::clone(mesh.transport()), shared.derived);
+        if !derived || Arc::strong_count(&mesh) == 1 {
             mesh.prepare_leave();
         }
         run_on(transport.background(), async move { shared.leave().await }).await;
-        match last {
-            Some(mesh) => mesh.leave().await,
+        if !derived {
+            return mesh.leave().await;
+        }
+        // Without the first communicator, the last one closes the connections: the last that has everything
+        // confirmed, so the mesh is kept until then.
+        match Arc::into_inner(mesh) {
+            Some(last) => last.leave().await,
             None => Ok(()),
         }
     }

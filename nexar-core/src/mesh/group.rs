@@ -2,7 +2,7 @@
 //! calls made on them.
 
 use super::{
-    Shared, lock,
+    MAX_GROUPS, Shared, lock,
     peer::Presence,
     shared::{
         Exchanges, GroupListener, GroupShared, LeftMember, Listening, Registered, lane_index,
@@ -55,6 +55,10 @@ impl<T: Transport> Group<T> {
         let mut groups = lock(&mesh.groups);
         if groups.by_id.contains_key(&id) {
             return Err(invalid(format!("communicator {id} exists already")));
+        }
+        if groups.by_id.len() >= MAX_GROUPS {
+            let reason = format!("there are {MAX_GROUPS} communicators already: drop some first");
+            return Err(invalid(reason));
         }
         groups.by_id.insert(id, Arc::clone(&shared));
         for (rank, preamble, stream) in groups.unclaimed.claim(id) {
@@ -144,7 +148,13 @@ impl<T: Transport> Group<T> {
         kind: LaneKind,
         message: u64,
     ) -> Result<SendOf<T>, Failure> {
-        match self.try_open_lane(member, kind, message).await {
+        let mut opening = pin!(self.try_open_lane(member, kind, message));
+        // A member that grants no further stream must not hold up a group that has failed.
+        let opened = poll_fn(|cx| match self.shared.poll_failure(cx) {
+            Poll::Ready(failure) => Poll::Ready(Err(failure)),
+            Poll::Pending => opening.as_mut().poll(cx).map(Ok),
+        });
+        match opened.await? {
             Ok(stream) => Ok(stream),
             Err(error) => Err(self.verdict(member, &error).await),
         }

@@ -51,6 +51,9 @@ const CLOSE_LOST: u64 = 3;
 /// Code of a connection that is closed because the peer broke the protocol.
 const CLOSE_PROTOCOL: u64 = 4;
 
+/// Communicators that a rank has at a time; more are refused.
+const MAX_GROUPS: usize = 4096;
+
 /// How long a rank that leaves tries to deliver its last words to those that have everything else.
 const CONFIRMATION_LIMIT: Duration = Duration::from_secs(2);
 
@@ -159,8 +162,8 @@ impl<T: Transport> Mesh<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a list that is empty, has an unknown or repeated rank or lacks this one, or
-    /// an `id` in use.
+    /// [`Error::InvalidArgument`] for a list that is empty, has an unknown or repeated rank or lacks this one, for
+    /// an `id` in use, and for more than 4096 communicators at a time.
     pub fn group(&self, id: u64, members: Vec<usize>) -> Result<Group<T>, Error> {
         Group::new(Arc::clone(&self.shared), id, members)
     }

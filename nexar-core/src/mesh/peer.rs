@@ -1,6 +1,6 @@
 //! What this rank knows of another.
 
-use super::{CLOSE_PROTOCOL, LinkParts, lock};
+use super::{CLOSE_PROTOCOL, LinkParts, MAX_GROUPS, lock};
 use crate::{
     membership::Link,
     transport::{Connection, Transport},
@@ -12,9 +12,9 @@ use tokio::{
     time::Instant,
 };
 
-/// Control frames that wait to be written to one peer. They are few and small; a peer that lets so many
-/// pile up is closed.
-const MAX_CONTROL_QUEUE: usize = 1024;
+/// Control frames that wait to be written to one peer. They are small; a peer that lets so many pile up is
+/// closed. A rank that is lost, or leaves, can cost two frames for each communicator at once.
+const MAX_CONTROL_QUEUE: usize = 4 * MAX_GROUPS;
 
 /// What a control stream is to write.
 pub(super) enum Outgoing {
