@@ -3,57 +3,21 @@
 
 mod common;
 
-use common::{on_all, share};
-use nexar_collectives::{
-    Backend, Communicator, CpuAdapter, Element, Error, ReduceOp, Secret,
-    membership::{JoinRequest, SeedRoute},
-    transport::Transport,
-};
-use nexar_quic::{AnyTransport, Config, Identity};
+use common::{available, on_all, quic_world, share};
+use nexar_collectives::{Backend, Communicator, Element, Error, ReduceOp};
 use std::{
     fmt::Debug,
     ops::{Add, Range},
     process::Command,
     sync::Arc,
 };
-use tokio::task::JoinSet;
 
 /// From one element to more than one segment of a message.
 const COUNTS: [usize; 4] = [1, 7, 1_025, 70_001];
 
-fn available() -> Vec<Backend> {
-    let all = Backend::ALL.into_iter();
-    all.filter(|backend| backend.is_available()).collect()
-}
-
 /// A group over real QUIC whose ranks take the backends in turn.
 async fn group(world: usize, backends: &[Backend]) -> Vec<Arc<Communicator>> {
-    let secret = Secret::random().unwrap();
-    let transports: Vec<_> = (0..world)
-        .map(|rank| {
-            let identity = Identity::from_secret(&secret, "backends").unwrap();
-            let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
-            let backend = backends[rank % backends.len()];
-            Arc::new(AnyTransport::bind(backend, config).unwrap())
-        })
-        .collect();
-    let seed = transports[0].local_addr();
-    let mut joins = JoinSet::new();
-    for (rank, transport) in transports.into_iter().enumerate() {
-        let request = JoinRequest::new("backends", world).with_rank(Some(rank));
-        let route = match rank {
-            0 => SeedRoute::Here(transport),
-            _ => SeedRoute::Dial(vec![(transport, seed)]),
-        };
-        joins.spawn(Communicator::join(route, request, CpuAdapter));
-    }
-    let mut ranks: Vec<_> = joins
-        .join_all()
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    ranks.sort_by_key(Communicator::rank);
+    let ranks = quic_world(world, backends).await;
     for (rank, comm) in ranks.iter().enumerate() {
         let backend = backends[rank % backends.len()];
         assert_eq!(comm.transport_name(), backend.name());

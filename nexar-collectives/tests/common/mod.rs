@@ -67,19 +67,21 @@ pub(crate) fn available() -> Vec<Backend> {
 pub(crate) async fn quic_worlds(world: usize) -> Vec<Vec<Communicator>> {
     let mut worlds = Vec::new();
     for backend in available() {
-        worlds.push(quic_world(world, backend).await);
+        worlds.push(quic_world(world, &[backend]).await);
     }
     worlds
 }
 
-async fn quic_world(world: usize, backend: Backend) -> Vec<Communicator> {
+/// `world` ranks over real QUIC that take the backends in turn.
+pub(crate) async fn quic_world(world: usize, backends: &[Backend]) -> Vec<Communicator> {
     let secret = Secret::random().unwrap();
-    let transport = || {
+    let transport = |rank: usize| {
+        let backend = backends[rank % backends.len()];
         let identity = Identity::from_secret(&secret, "test").unwrap();
         let config = Config::new(identity, "127.0.0.1:0".parse().unwrap());
         Arc::new(AnyTransport::bind(backend, config).unwrap())
     };
-    let transports: Vec<_> = (0..world).map(|_| transport()).collect();
+    let transports: Vec<_> = (0..world).map(transport).collect();
     let seed = transports[0].local_addr();
     let mut joins = JoinSet::new();
     for (rank, transport) in transports.into_iter().enumerate() {
