@@ -6,8 +6,8 @@
 )]
 #![cfg(any(feature = "quinn", feature = "s2n-quic"))]
 
-use nexar_collectives::{ReduceOp, Source, Tag, blocking::Communicator};
-use std::thread;
+use nexar_collectives::{Error, ReduceOp, Source, Tag, blocking::Communicator, run_local};
+use std::{panic, thread};
 
 /// Runs `work` on each of `world` ranks, each on a thread of its own.
 fn on_threads(world: usize, work: impl Fn(&Communicator) + Sync) {
@@ -119,4 +119,26 @@ fn errors_come_as_values() {
         let error = comm.all_reduce(&mut [true], ReduceOp::Average).unwrap_err();
         assert!(error.to_string().contains("not supported"), "{error}");
     });
+}
+
+/// What is passed on is the cause, not that others have lost the rank.
+#[test]
+fn errors_and_panics_of_one_rank_of_several() {
+    let error = run_local(3, async |comm| {
+        if comm.rank() == 1 {
+            return Err(Error::NotConfirmed { ranks: vec![9] });
+        }
+        comm.barrier().await
+    });
+    assert_eq!(error.unwrap_err().failed_ranks(), [9]);
+
+    let panicked = panic::catch_unwind(|| {
+        run_local(3, async |comm| {
+            if comm.rank() == 1 {
+                panic::resume_unwind(Box::new("mine"));
+            }
+            comm.barrier().await
+        })
+    });
+    assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"mine"));
 }

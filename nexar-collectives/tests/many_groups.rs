@@ -116,3 +116,20 @@ async fn a_lane_that_cannot_be_opened_is_not_waited_for_beyond_the_time_limit() 
     })
     .await;
 }
+
+/// Messages that come when their communicator is dropped already do not use up the streams of the others.
+#[tokio::test(start_paused = true)]
+async fn messages_of_dropped_groups_hold_no_streams() {
+    let limits = TimeLimits::default();
+    let (_network, _, ranks) = memory_world(2, limits).await;
+    let started = Instant::now();
+    on_all(&share(ranks), |comm| async move {
+        for _ in 0..MANY {
+            let child = comm.duplicate().await.unwrap();
+            drop(child.start_send(vec![1u8; 3000], 1 - comm.rank(), 0));
+        }
+        comm.duplicate().await.unwrap().barrier().await.unwrap();
+    })
+    .await;
+    assert!(started.elapsed() < limits.operation);
+}

@@ -192,6 +192,16 @@ async fn futures_once<O>(operation: &mut Started<O>) {
     }
 }
 
+#[tokio::test]
+async fn a_result_is_given_once() {
+    let (_network, _, ranks) = memory_world(1, TimeLimits::default()).await;
+    let mut barrier = ranks[0].start_barrier();
+    (&mut barrier).await.unwrap();
+    assert!(barrier.is_finished());
+    let error = barrier.await.unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_can_be_given_up_and_taken_up_again() {
     let (_network, _, ranks) = memory_world(2, TimeLimits::default()).await;

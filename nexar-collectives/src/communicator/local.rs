@@ -32,7 +32,8 @@ use std::{net::SocketAddr, panic, sync::Arc, thread};
 ///
 /// # Errors
 ///
-/// Those of [`Communicator::local`]; else the error of the lowest rank that had one, in `work` or in its shutdown.
+/// Those of [`Communicator::local`]; else the error of the lowest rank that had one, in `work` or in its shutdown. Errors
+/// that tell of the loss of another rank give way to others.
 ///
 /// # Panics
 ///
@@ -55,12 +56,23 @@ pub fn run_local<R: Send>(
             .into_iter()
             .map(|comm| scope.spawn(|| run(comm)))
             .collect();
-        let results = threads.into_iter().map(|thread| {
-            let joined = thread.join();
-            joined.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
-        });
-        results.collect()
+        let joined: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let results = joined
+            .into_iter()
+            .map(|joined| joined.unwrap_or_else(|panicked| panic::resume_unwind(panicked)));
+        first_cause(results.collect())
     })
+}
+
+/// The outputs, or the first error. One that only tells of the loss of another rank gives way to that of the rank.
+fn first_cause<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
+    let is_cause = |result: &Result<R>| matches!(result, Err(error) if !error.is_peer_failure());
+    let cause = results.iter().position(is_cause);
+    let mut results = results.into_iter();
+    match cause.and_then(|at| results.nth(at)) {
+        Some(cause) => cause.map(|_| Vec::new()),
+        None => results.collect(),
+    }
 }
 
 pub(super) async fn local(world_size: usize) -> Result<Vec<Communicator>> {

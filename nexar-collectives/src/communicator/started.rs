@@ -16,7 +16,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use tokio::task::JoinHandle;
 
@@ -25,7 +25,8 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 #[must_use = "the result of the operation is lost without waiting for it"]
 pub struct Started<O> {
-    task: JoinHandle<Result<O>>,
+    /// None once it has given its result.
+    task: Option<JoinHandle<Result<O>>>,
     operation: &'static str,
     communicator: u64,
     rank: usize,
@@ -43,7 +44,7 @@ impl<O> Started<O> {
 
     /// Whether the operation is done, so that waiting for it returns at once.
     pub fn is_finished(&self) -> bool {
-        self.task.is_finished()
+        self.task.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -51,21 +52,25 @@ impl<O> Future for Started<O> {
     type Output = Result<O>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<O>> {
-        Pin::new(&mut self.task).poll(cx).map(|joined| {
-            joined.unwrap_or_else(|lost| {
-                let failure = if lost.is_panic() {
-                    Failure::Aborted {
-                        rank: self.rank,
-                        reason: "the operation panicked".into(),
-                    }
-                } else {
-                    Failure::ShutDown
-                };
-                let (id, rank) = (self.communicator, self.rank);
-                let error = OperationError::new(self.operation, None, id, rank, failure);
-                Err(Error::Operation(Box::new(error)))
-            })
-        })
+        let Some(task) = &mut self.task else {
+            let (operation, reason) = (self.operation, "its result was given out before".into());
+            return Poll::Ready(Err(Error::InvalidArgument { operation, reason }));
+        };
+        let joined = ready!(Pin::new(task).poll(cx));
+        self.task = None;
+        Poll::Ready(joined.unwrap_or_else(|lost| {
+            let failure = if lost.is_panic() {
+                Failure::Aborted {
+                    rank: self.rank,
+                    reason: "the operation panicked".into(),
+                }
+            } else {
+                Failure::ShutDown
+            };
+            let (id, rank) = (self.communicator, self.rank);
+            let error = OperationError::new(self.operation, None, id, rank, failure);
+            Err(Error::Operation(Box::new(error)))
+        }))
     }
 }
 
@@ -120,7 +125,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         task: impl Future<Output = Result<O>> + Send + 'static,
     ) -> Started<O> {
         Started {
-            task: self.mesh.transport().background().spawn(task),
+            task: Some(self.mesh.transport().background().spawn(task)),
             operation,
             communicator: self.id(),
             rank: self.rank(),

@@ -32,7 +32,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
 
     /// Starts an [`all_reduce_compressed`](Self::all_reduce_compressed); gives the data and the compression.
     ///
-    /// Compressing runs on the transport's background thread.
+    /// Compressing runs on the transport's background thread, which also says to the others that this rank lives: one
+    /// that takes longer than the detection time looks like a dead rank.
     ///
     /// # Errors
     ///

@@ -320,7 +320,9 @@ impl<T: Transport> Drop for Group<T> {
     fn drop(&mut self) {
         let failure = dropped(self.rank());
         self.mesh.announce_leave(&self.shared, Some(&failure));
-        lock(&self.mesh.groups).by_id.remove(&self.shared.id);
+        let mut groups = lock(&self.mesh.groups);
+        groups.by_id.remove(&self.shared.id);
+        groups.unclaimed.drop_group(self.shared.id);
     }
 }
 

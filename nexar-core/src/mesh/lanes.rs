@@ -1,16 +1,21 @@
 //! Incoming lanes, until the communicator that they belong to takes them.
 
 use crate::wire::Preamble;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use tokio::time::Instant;
 
 /// Lanes kept for communicators that this rank has not made yet; more are refused.
 const MAX_UNCLAIMED: usize = 4096;
 
+/// Communicators that this rank has dropped and remembers.
+const MAX_DROPPED: usize = 4096;
+
 /// Lanes of communicators that do not exist on this rank yet, because a peer is ahead.
 pub(super) struct Unclaimed<R> {
     by_group: HashMap<u64, Waiting<R>>,
     count: usize,
+    /// The last communicators that this rank has dropped: their late lanes would only use up streams.
+    dropped: VecDeque<u64>,
 }
 
 /// The lanes of one communicator, since the first of them came.
@@ -24,14 +29,15 @@ impl<R> Default for Unclaimed<R> {
         Unclaimed {
             by_group: HashMap::new(),
             count: 0,
+            dropped: VecDeque::new(),
         }
     }
 }
 
 impl<R> Unclaimed<R> {
-    /// Keeps a lane from `rank`; gives it back where there are too many.
+    /// Keeps a lane from `rank`; gives it back where there are too many, or nobody can want it any more.
     pub(super) fn keep(&mut self, rank: usize, preamble: Preamble, stream: R) -> Result<(), R> {
-        if self.count >= MAX_UNCLAIMED {
+        if self.count >= MAX_UNCLAIMED || self.dropped.contains(&preamble.communicator) {
             return Err(stream);
         }
         self.count += 1;
@@ -54,8 +60,17 @@ impl<R> Unclaimed<R> {
         forgotten
     }
 
-    /// The lanes of a communicator.
+    /// This rank has dropped a communicator.
+    pub(super) fn drop_group(&mut self, communicator: u64) {
+        if self.dropped.len() == MAX_DROPPED {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(communicator);
+    }
+
+    /// The lanes of a communicator that this rank has made.
     pub(super) fn claim(&mut self, communicator: u64) -> Vec<(usize, Preamble, R)> {
+        self.dropped.retain(|dropped| *dropped != communicator);
         let waiting = self.by_group.remove(&communicator);
         let lanes = waiting.map(|waiting| waiting.lanes).unwrap_or_default();
         self.count -= lanes.len();

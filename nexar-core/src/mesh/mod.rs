@@ -158,7 +158,7 @@ impl<T: Transport> Mesh<T> {
     }
 
     /// Makes a communicator of the given ranks, which must include this one, in this order. All of them
-    /// must make it with the same `id`, which no other communicator of theirs has.
+    /// must make it with the same `id`, which no other communicator of theirs has or had.
     ///
     /// # Errors
     ///
