@@ -3,6 +3,7 @@
 use super::{
     CLOSE_LEFT, CLOSE_LOST, CLOSE_PROTOCOL, LeftMember, LinkParts, Shared, lock,
     peer::{Outgoing, Presence},
+    shared::LastWord,
 };
 use crate::{
     error::RefuseReason,
@@ -184,29 +185,19 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
         Control::Abort {
             communicator,
             failure,
-        } => {
-            if let Some(group) = shared.find_group(communicator)
-                && group.member(rank).is_some()
-            {
-                group.set_failure(failure);
-            }
-        }
+        } => shared.hear_last(rank, communicator, LastWord::Failed(failure)),
         Control::Leave {
             communicator,
             calls,
             message_lane,
             rpc_lane,
         } => {
-            if let Some(group) = shared.find_group(communicator)
-                && let Some(member) = group.member(rank)
-            {
-                let left = LeftMember {
-                    calls,
-                    message_lane,
-                    rpc_lane,
-                };
-                group.set_left(member, left);
-            }
+            let left = LeftMember {
+                calls,
+                message_lane,
+                rpc_lane,
+            };
+            shared.hear_last(rank, communicator, LastWord::Left(left));
         }
         Control::Waiting { communicator, call } => {
             let group = shared.find_group(communicator);

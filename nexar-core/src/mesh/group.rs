@@ -2,7 +2,9 @@
 //! calls made on them.
 
 use super::{
-    MAX_GROUPS, Shared, lock,
+    MAX_GROUPS, Shared,
+    lanes::Claimed,
+    lock,
     peer::Presence,
     shared::{
         Exchanges, GroupListener, GroupShared, LeftMember, Listening, Registered, lane_index,
@@ -60,8 +62,13 @@ impl<T: Transport> Group<T> {
             let reason = format!("there are {MAX_GROUPS} communicators already: drop some first");
             return Err(invalid(reason));
         }
+        let Claimed { lanes, words } = groups.unclaimed.claim(id);
+        // Before others see the communicator: of two words of a rank the first counts.
+        for (rank, word) in words {
+            shared.hear_last(rank, word);
+        }
         groups.by_id.insert(id, Arc::clone(&shared));
-        for (rank, preamble, stream) in groups.unclaimed.claim(id) {
+        for (rank, preamble, stream) in lanes {
             shared.add_lane(rank, preamble, stream);
         }
         drop(groups);
@@ -240,6 +247,7 @@ impl<T: Transport> Group<T> {
         let said = timeout_on(&self.mesh, poll_fn(|cx| self.shared.poll_failure(cx))).await;
         match said {
             Some(failure) => failure,
+            None if self.left(member).is_some() => self.fail(Failure::PeerLeft { rank: member }),
             None => {
                 let reason = format!("a stream failed: {error}");
                 self.fail(Failure::PeerLost {

@@ -28,8 +28,8 @@ use group::dropped;
 use lanes::Unclaimed;
 use peer::{Peer, Presence};
 pub use shared::Exchanges;
-use shared::GroupShared;
 pub(crate) use shared::{GroupListener, LeftMember, Listening};
+use shared::{GroupShared, LastWord};
 use std::{
     collections::HashMap,
     fmt,
@@ -373,6 +373,16 @@ impl<T: Transport> Shared<T> {
                 peer.send(frame(member));
             }
         }
+    }
+
+    /// A rank has said its last word in a communicator, which this rank may only make later.
+    fn hear_last(&self, rank: usize, communicator: u64, word: LastWord) {
+        let mut groups = lock(&self.groups);
+        let Some(group) = groups.by_id.get(&communicator).cloned() else {
+            return groups.unclaimed.keep_word(rank, communicator, word);
+        };
+        drop(groups);
+        group.hear_last(rank, word);
     }
 
     /// Drops lanes of communicators that this rank has not made within the time limit of an operation: their

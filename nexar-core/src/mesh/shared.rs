@@ -79,6 +79,15 @@ pub(crate) struct LeftMember {
     pub(crate) rpc_lane: bool,
 }
 
+/// What a rank says last in a communicator.
+#[derive(Debug, Clone)]
+pub(super) enum LastWord {
+    /// It leaves well.
+    Left(LeftMember),
+    /// The communicator has failed.
+    Failed(Failure),
+}
+
 impl LeftMember {
     /// It left without saying so for this group.
     pub(super) const SILENTLY: Self = LeftMember {
@@ -351,6 +360,19 @@ impl<R> GroupShared<R> {
         changed.call();
         if ongoing.is_some_and(|sequence| sequence >= calls) {
             self.set_failure(Failure::PeerLeft { rank: member });
+        }
+    }
+
+    /// A rank of the mesh has said its last word; of one that is no member it does not count.
+    pub(super) fn hear_last(&self, rank: usize, word: LastWord) {
+        let Some(member) = self.member(rank) else {
+            return;
+        };
+        match word {
+            LastWord::Left(left) => self.set_left(member, left),
+            LastWord::Failed(failure) => {
+                self.set_failure(failure);
+            }
         }
     }
 

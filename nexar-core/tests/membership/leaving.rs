@@ -1,7 +1,9 @@
 //! How the end of a rank looks to the others.
 
 use crate::world::{Hosts, MemoryMesh};
-use nexar_core::{Error, Failure, mesh::Group, transport::memory::MemoryTransport};
+use nexar_core::{
+    Algorithm, Call, Collective, Error, Failure, mesh::Group, transport::memory::MemoryTransport,
+};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -130,4 +132,54 @@ async fn a_rank_that_was_taken_for_dead_is_told_so() {
         ),
         other => panic!("{other:?}"),
     }
+}
+
+fn barrier(sequence: u64) -> Call {
+    Call {
+        collective: Collective::Barrier,
+        sequence,
+        dtype: None,
+        element: 0,
+        op: None,
+        count: 0,
+        root: None,
+        algorithm: Algorithm::Dissemination,
+        digest: 0,
+        exchange: None,
+    }
+}
+
+/// A rank is so quick that it has left before a slower one has made the communicator: the calls in which it took
+/// part must complete there.
+#[tokio::test(start_paused = true)]
+async fn a_rank_that_left_before_the_group_was_made_has_made_its_calls() {
+    let hosts = Hosts::new(2);
+    let mut meshes = hosts.meshes().await;
+    let quick = meshes.remove(1);
+    let group = quick.group(5, vec![0, 1]).unwrap();
+    group.begin(barrier, None).unwrap().finish();
+    group.leave();
+    quick.leave().await.unwrap();
+    drop((group, quick));
+    settle().await;
+
+    let slow = meshes[0].group(5, vec![0, 1]).unwrap();
+    assert_eq!(slow.failure(), None);
+    slow.begin(barrier, None).unwrap().finish();
+    assert_eq!(
+        slow.begin(barrier, None).unwrap_err(),
+        Failure::PeerLeft { rank: 1 }
+    );
+}
+
+/// The same with a failure.
+#[tokio::test(start_paused = true)]
+async fn a_failure_reaches_those_who_make_the_group_later() {
+    let hosts = Hosts::new(2);
+    let meshes = hosts.meshes().await;
+    let quick = meshes[1].group(5, vec![0, 1]).unwrap();
+    quick.fail(aborted(1));
+    settle().await;
+    let slow = meshes[0].group(5, vec![0, 1]).unwrap();
+    assert_eq!(slow.failure(), Some(aborted(1)));
 }
