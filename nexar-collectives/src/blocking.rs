@@ -53,7 +53,8 @@ pub use nexar_core::task::block_on;
 /// A [`Communicator`](crate::Communicator) whose methods return when they are done.
 ///
 /// Its methods have the arguments, results and errors of those of the same names there. What is not here is reached
-/// by [`as_async`](Self::as_async), together with [`block_on`] or [`Started::wait_blocking`].
+/// by [`as_async`](Self::as_async): `comm.as_async().start_all_reduce(data, op).wait_blocking()`, say, or with
+/// [`block_on`].
 #[derive(Debug)]
 pub struct Communicator<T: Transport = AnyTransport, D: DeviceAdapter = CpuAdapter> {
     inner: crate::Communicator<T, D>,
@@ -168,6 +169,19 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         block_on(self.inner.shutdown())
     }
 
+    /// See [`crate::Communicator::all_reduce_many`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Communicator::all_reduce_many`].
+    pub fn all_reduce_many<E: Element, B: AsMut<[E]>>(
+        &self,
+        buffers: &mut [B],
+        op: ReduceOp,
+    ) -> Result<()> {
+        block_on(self.inner.all_reduce_many(buffers, op))
+    }
+
     /// See [`crate::Communicator::split`].
     ///
     /// # Errors
@@ -221,7 +235,6 @@ blocking! {
     fn all_reduce<E: Element>(data: &mut [E], op: ReduceOp) -> ();
     fn all_reduce_into<E: Element>(input: &[E], output: &mut [E], op: ReduceOp) -> ();
     fn all_reduce_scaled<E: Element>(data: &mut [E], factor: E) -> ();
-    fn all_reduce_many<E: Element>(buffers: &mut [&mut [E]], op: ReduceOp) -> ();
     fn all_reduce_compressed<C: Compressor>(data: &mut [f32], op: ReduceOp, compression: &mut Compression<C>) -> ();
     fn all_reduce_with<E: Pod>(data: &mut [E], reduction: &Reduction<E>) -> ();
     fn all_reduce_min_location<E: Element>(values: &mut [E], locations: &mut [u64]) -> ();

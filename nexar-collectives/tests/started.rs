@@ -46,9 +46,9 @@ async fn every_operation<T: Transport>(comm: Arc<Communicator<T>>) {
     let reduce_scatter_v = comm.start_reduce_scatter_v(vec![r; all_counts], counts.clone(), SUM);
     let all_to_all = comm.start_all_to_all(vec![r; n]);
     let all_to_all_v = comm.start_all_to_all_v(vec![r; all_counts], counts.clone(), vec![rank; n]);
-    let neighbors = comm.start_neighbor_all_to_all(vec![r; 2], vec![left, right]);
+    let neighbors = comm.start_neighbor_all_to_all(vec![left, right], vec![r; 2]);
     let neighbors_v =
-        comm.start_neighbor_all_to_all_v(vec![r; 6], vec![left, right], vec![3; 2], vec![3; 2]);
+        comm.start_neighbor_all_to_all_v(vec![left, right], vec![r; 6], vec![3; 2], vec![3; 2]);
     let many = comm.start_all_reduce_many(vec![vec![r], vec![], vec![1, 2]], SUM);
 
     // Out of order.
@@ -251,9 +251,9 @@ async fn wrong_arguments_come_out_at_the_wait() {
         comm.start_reduce_scatter_v(vec![1; 7], vec![7], SUM).await,
         comm.start_all_to_all(vec![1; 7]).await,
         comm.start_all_to_all_v(vec![1; 6], vec![2; 3], huge).await,
-        comm.start_neighbor_all_to_all(vec![1; 3], vec![0, 2]).await,
-        comm.start_neighbor_all_to_all(vec![1; 2], vec![0, 3]).await,
-        comm.start_neighbor_all_to_all_v(vec![1; 2], vec![0], vec![2], vec![])
+        comm.start_neighbor_all_to_all(vec![0, 2], vec![1; 3]).await,
+        comm.start_neighbor_all_to_all(vec![0, 3], vec![1; 2]).await,
+        comm.start_neighbor_all_to_all_v(vec![0], vec![1; 2], vec![2], vec![])
             .await,
     ];
     for (at, result) in results.into_iter().enumerate() {

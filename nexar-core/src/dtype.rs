@@ -152,6 +152,10 @@ mod sealed {
 /// assert_eq!(f32::DATA_TYPE, DataType::F32);
 /// assert_eq!(f32::as_bytes(&[1.0]), &[0, 0, 0x80, 0x3f]);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an element type",
+    note = "elements are f32, f64, f16, bf16, i8 to i64, u8 to u64, and bool; use u64 for usize"
+)]
 pub trait Element:
     sealed::Sealed + Copy + Default + Send + Sync + PartialEq + fmt::Debug + 'static
 {

@@ -1,6 +1,6 @@
 //! Errors of everything above the transport.
 
-use crate::{Call, UnsupportedReduction, transport::ConnectionError};
+use crate::{Call, UnsupportedReduction, rpc::RpcFailure, transport::ConnectionError};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -63,7 +63,7 @@ pub enum Error {
     /// One message could not be sent or received; the communicator goes on.
     #[error(transparent)]
     Message(#[from] Box<crate::messaging::MessageError>),
-    /// One remote call failed; the communicator goes on.
+    /// A remote call failed; unless its cause is a [`Failure`], the communicator goes on.
     #[error(transparent)]
     Rpc(#[from] Box<crate::rpc::RpcError>),
     /// The reduction is not defined for the element type. Nothing was sent.
@@ -97,21 +97,30 @@ impl Error {
     /// Whether the cause is a rank that died, left or stopped answering, so that the survivors may go on
     /// without it.
     pub fn is_peer_failure(&self) -> bool {
+        let peer = |failure: &Failure| {
+            matches!(failure, Failure::PeerLost { .. } | Failure::PeerLeft { .. })
+        };
+        self.failure().is_some_and(peer)
+    }
+
+    /// The failure of the communicator, where that is the cause.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Error::Operation(e) => {
-                matches!(
-                    e.failure,
-                    Failure::PeerLost { .. } | Failure::PeerLeft { .. }
-                )
-            }
-            _ => false,
+            Error::Operation(error) => Some(&error.failure),
+            Error::Rpc(error) => match &error.cause {
+                RpcFailure::Failed { failure } => Some(failure),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
     /// The ranks at fault, as far as they are known; numbered in the communicator of the operation.
     pub fn failed_ranks(&self) -> Vec<usize> {
+        if let Some(failure) = self.failure() {
+            return failure.ranks();
+        }
         match self {
-            Error::Operation(e) => e.failure.ranks(),
             Error::Join(JoinError::Missing { ranks, .. }) => ranks.clone(),
             Error::NotConfirmed { ranks } => ranks.clone(),
             _ => Vec::new(),

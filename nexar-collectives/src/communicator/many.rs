@@ -18,13 +18,14 @@ const BUCKET: usize = 4 << 20;
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     #[doc = include_str!("../../docs/links.txt")]
     #[doc = include_str!("../../docs/all_reduce_many.md")]
-    pub async fn all_reduce_many<E: Element>(
+    pub async fn all_reduce_many<E: Element, B: AsMut<[E]>>(
         &self,
-        buffers: &mut [&mut [E]],
+        buffers: &mut [B],
         op: ReduceOp,
     ) -> Result<()> {
+        let mut buffers: Vec<&mut [E]> = buffers.iter_mut().map(AsMut::as_mut).collect();
         let mut turn = self.engine().turn().await;
-        all_reduce_many(self.engine(), &mut turn, buffers, op).await
+        all_reduce_many(self.engine(), &mut turn, &mut buffers, op).await
     }
 }
 

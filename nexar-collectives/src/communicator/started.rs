@@ -413,8 +413,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Starts a [`neighbor_all_to_all`](Self::neighbor_all_to_all); gives the blocks that come from the neighbours.
     pub fn start_neighbor_all_to_all<E: Element>(
         &self,
-        input: Vec<E>,
         neighbors: Vec<usize>,
+        input: Vec<E>,
     ) -> Started<Vec<E>> {
         self.start_call(
             Collective::NeighborAllToAll,
@@ -436,8 +436,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// neighbours.
     pub fn start_neighbor_all_to_all_v<E: Element>(
         &self,
-        input: Vec<E>,
         neighbors: Vec<usize>,
+        input: Vec<E>,
         send_counts: Vec<usize>,
         recv_counts: Vec<usize>,
     ) -> Started<Vec<E>> {

@@ -180,13 +180,13 @@ pub(crate) const VARIANTS: [(&str, Call, Call); 35] = [
     ),
     (
         "lengths of an all_reduce_many with the same sum",
-        call!(c => c.all_reduce_many(&mut [&mut [1f32; 4], &mut [1f32; 2]], SUM)),
+        call!(c => c.all_reduce_many(&mut [&mut [1f32; 4][..], &mut [1f32; 2]], SUM)),
         call!(c => c.all_reduce_many(&mut [&mut [1f32; 3], &mut [1f32; 3]], SUM)),
     ),
     (
         "empty buffers of an all_reduce_many",
-        call!(c => c.all_reduce_many::<f32>(&mut [], SUM)),
-        call!(c => c.all_reduce_many::<f32>(&mut [&mut []], SUM)),
+        call!(c => c.all_reduce_many(&mut [[0f32; 0]; 0], SUM)),
+        call!(c => c.all_reduce_many(&mut [[0f32; 0]], SUM)),
     ),
     (
         "names of reductions",

@@ -137,7 +137,7 @@ impl<T: Transport> Caller<T> {
 
     pub(super) fn error(&self, callee: usize, method: &str, cause: Cause) -> Error {
         let cause = match cause {
-            Cause::Failed(failure) => return self.failed("call", failure),
+            Cause::Failed(failure) => RpcFailure::Failed { failure },
             Cause::Rpc(cause) => cause,
             Cause::TimedOut => RpcFailure::TimedOut { limit: self.limit },
             Cause::Fault(fault) => return self.error(callee, method, fault.into_cause()),

@@ -7,7 +7,7 @@ use crate::{
 use bytes::Bytes;
 use std::{any::Any, fmt, time::Duration};
 
-/// A remote call that failed while its communicator goes on.
+/// A remote call that failed. Unless the cause is [`RpcFailure::Failed`], its communicator goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RpcError {
@@ -78,6 +78,11 @@ pub enum RpcFailure {
         /// Why.
         reason: String,
     },
+    /// The communicator has failed, so that all its calls do, or the callee has left.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
 }
 
 impl fmt::Display for RpcError {
@@ -130,6 +135,7 @@ impl fmt::Display for RpcFailure {
             RpcFailure::Encode { what } => write!(f, "a body could not be encoded: {what}"),
             RpcFailure::Decode { what } => write!(f, "a body could not be decoded: {what}"),
             RpcFailure::NotServed { reason } => write!(f, "not served: {reason}"),
+            RpcFailure::Failed { failure } => write!(f, "{failure}"),
         }
     }
 }

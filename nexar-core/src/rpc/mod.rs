@@ -100,8 +100,8 @@
 //! # Failures
 //!
 //! When the communicator fails, all its calls fail with that [`Failure`] at once. When a
-//! rank leaves, calls to it fail once the answers that it sent before have come; others go on. Any other
-//! error concerns one call only and is an [`Error::Rpc`].
+//! rank leaves, calls to it fail once the answers that it sent before have come; others go on. Both are an
+//! [`RpcFailure::Failed`]. Any other error concerns one call only. All are an [`Error::Rpc`].
 
 mod attend;
 mod bulk;
@@ -306,9 +306,8 @@ impl<T: Transport> Rpc<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a rank that does not exist or a name that cannot be registered,
-    /// [`Error::Rpc`] when the call failed, [`Error::Operation`] when the communicator has failed or the
-    /// rank has left.
+    /// [`Error::InvalidArgument`] for a rank that does not exist or a name that cannot be registered, else
+    /// [`Error::Rpc`].
     ///
     /// # Cancel safety
     ///

@@ -10,8 +10,6 @@ use tokio::{
 /// registered.
 pub(super) struct Runtime {
     given: Option<Handle>,
-    /// The transport's runtime, which handlers must not block.
-    background: Handle,
     chosen: OnceLock<Chosen>,
 }
 
@@ -22,10 +20,9 @@ struct Chosen {
 }
 
 impl Runtime {
-    pub(super) fn new(given: Option<Handle>, background: Handle) -> Self {
+    pub(super) fn new(given: Option<Handle>) -> Self {
         Runtime {
             given,
-            background,
             chosen: OnceLock::new(),
         }
     }
@@ -37,8 +34,7 @@ impl Runtime {
             return Ok(&chosen.handle);
         }
         let current = || Handle::try_current().ok();
-        let usable = |handle: &Handle| handle.id() != self.background.id();
-        let chosen = match self.given.clone().or_else(|| current().filter(usable)) {
+        let chosen = match self.given.clone().or_else(current) {
             Some(handle) => Chosen {
                 handle,
                 _stop: None,

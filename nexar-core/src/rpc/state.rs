@@ -93,7 +93,7 @@ impl<T: Transport> Inner<T> {
         let world = group.size();
         let background = group.transport().background().clone();
         Arc::new_cyclic(|inner: &Weak<Self>| {
-            let hub = Arc::new(Hub::new(inner.clone(), background.clone(), world));
+            let hub = Arc::new(Hub::new(inner.clone(), background, world));
             let peers = (0..world).map(|member| Peer::new(&hub, member));
             Inner {
                 state: Mutex::new(State {
@@ -113,7 +113,7 @@ impl<T: Transport> Inner<T> {
                 group,
                 hub,
                 methods: Registry::new(),
-                runtime: Runtime::new(options.runtime, background),
+                runtime: Runtime::new(options.runtime),
                 max_body: options.max_body,
                 max_handlers: options.max_handlers.max(1),
                 me: inner.clone(),

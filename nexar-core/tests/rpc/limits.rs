@@ -1,9 +1,9 @@
 //! Bounds.
 
-use crate::world::{World, body, cause, settle, start, within};
+use crate::world::{World, body, cause, failure, settle, start, within};
 use bytes::Bytes;
 use nexar_core::{
-    Error, Failure,
+    Failure,
     rpc::{INLINE_LIMIT, MAX_CALLS, MAX_REQUESTS, RpcFailure, RpcOptions},
     transport::SendStream,
     wire::{LaneKind, rpc::Frame},
@@ -210,12 +210,9 @@ async fn broken(lane: impl AsRef<[u8]>) -> String {
         .await
         .unwrap();
     settle().await;
-    match rpc.call::<_, ()>(1, "never", &()).await.unwrap_err() {
-        Error::Operation(error) => match error.failure {
-            Failure::Protocol { rank: 1, what } => what,
-            failure => panic!("{failure}"),
-        },
-        error => panic!("{error}"),
+    match failure(rpc.call::<_, ()>(1, "never", &()).await) {
+        Failure::Protocol { rank: 1, what } => what,
+        failure => panic!("{failure}"),
     }
 }
 

@@ -103,9 +103,9 @@ pub(crate) fn cause<T: std::fmt::Debug>(result: nexar_core::Result<T>) -> RpcFai
 
 /// The failure of the communicator, or of the callee.
 pub(crate) fn failure<T: std::fmt::Debug>(result: nexar_core::Result<T>) -> Failure {
-    match result.unwrap_err() {
-        Error::Operation(error) => error.failure,
-        error => panic!("{error}"),
+    match cause(result) {
+        RpcFailure::Failed { failure } => failure,
+        cause => panic!("{cause}"),
     }
 }
 
