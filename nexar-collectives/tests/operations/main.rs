@@ -6,6 +6,7 @@
 )]
 
 mod algorithms;
+mod alone;
 #[path = "../common/mod.rs"]
 mod common;
 mod exchanges;
