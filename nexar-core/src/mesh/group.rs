@@ -28,7 +28,7 @@ use std::{
 };
 
 /// How long a failed stream waits for the control stream to say why.
-const VERDICT_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const VERDICT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A list of ranks that communicate in isolation from other lists. Dropping it without [`leave`](Group::leave)
 /// looks like a failure of this rank to the other members.

@@ -11,6 +11,7 @@ mod monitor;
 mod peer;
 mod shared;
 
+pub(crate) use group::VERDICT_LIMIT;
 pub use group::{Group, OngoingCall};
 
 use crate::{

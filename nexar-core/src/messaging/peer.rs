@@ -5,7 +5,7 @@ use super::{
     state::Inner,
 };
 use crate::{
-    lane::{Hub, LaneWaker, OutLane, OutQueue},
+    lane::{Breakage, Hub, LaneWaker, OutLane, OutQueue},
     membership::{RecvOf, SendOf},
     transport::Transport,
     wire::message::FrameReader,
@@ -15,7 +15,6 @@ use std::{
     sync::Arc,
     task::Waker,
 };
-use tokio::time::Instant;
 
 /// Both directions with one member.
 pub(super) struct Peer<T: Transport> {
@@ -50,8 +49,7 @@ pub(super) struct Peer<T: Transport> {
 
     /// It has left; whether its lane is yet to be read to its end.
     pub(super) left: Option<bool>,
-    /// A stream of it broke.
-    pub(super) broken: Option<(String, Instant)>,
+    pub(super) broken: Breakage,
 }
 
 /// Where an announced message is.
@@ -87,7 +85,7 @@ impl<T: Transport> Peer<T> {
             outgoing: HashMap::new(),
             waiting: VecDeque::new(),
             left: None,
-            broken: None,
+            broken: Breakage::default(),
         }
     }
 

@@ -25,9 +25,6 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How long a broken lane waits for the control stream to say why.
-const VERDICT_LIMIT: Duration = Duration::from_secs(1);
-
 /// What a messenger's operations, its wakers and the background runtime share.
 pub(super) struct Inner<T: Transport> {
     pub(super) group: Arc<Group<T>>,
@@ -298,8 +295,7 @@ impl<T: Transport> Core<'_, T> {
     /// A stream of a member broke. The control stream is to say why; if it does not, the member is lost.
     pub(super) fn broke(&mut self, member: usize, error: &StreamError) {
         if let Some(peer) = self.state.peers.get_mut(member) {
-            peer.broken
-                .get_or_insert_with(|| (error.to_string(), Instant::now()));
+            peer.broken.note(error);
         }
     }
 
@@ -309,9 +305,8 @@ impl<T: Transport> Core<'_, T> {
         }
         let peers = self.state.peers.iter().enumerate();
         let for_good = peers.filter_map(|(member, peer)| {
-            let (error, since) = peer.broken.as_ref()?;
-            let over = now.saturating_duration_since(*since) >= VERDICT_LIMIT;
-            (over && peer.left.is_none()).then(|| (member, error.clone()))
+            let error = peer.broken.for_good(now)?;
+            peer.left.is_none().then(|| (member, error.to_owned()))
         });
         for_good.collect()
     }

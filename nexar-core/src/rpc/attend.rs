@@ -49,7 +49,7 @@ impl<T: Transport> Drop for Attendant<T> {
 impl<T: Transport> Inner<T> {
     /// Starts the task.
     pub(super) fn attend(&self) {
-        let attendant = Attendant(self.me.clone());
+        let attendant = Attendant(self.hub.inner());
         let transport = Arc::clone(self.group.transport());
         self.runtime.spawn(async move {
             // They have just been started.

@@ -134,7 +134,7 @@ impl<T: Transport> Core<'_, T> {
     /// The callee asks for the body of a request.
     pub(super) fn send_request_body(&mut self, member: usize, call: u64) {
         if let Some(body) = self.asked_request(member, call) {
-            let push = push(self.inner.me.clone(), member, request_lane(call), body);
+            let push = push(self.inner.hub.inner(), member, request_lane(call), body);
             let task = self.inner.hub.background().spawn(push);
             self.set_call_task(call, task.abort_handle());
         }
@@ -146,7 +146,7 @@ impl<T: Transport> Core<'_, T> {
         if length > limit as u64 {
             return self.reply_refused(member, call, Fault::too_large(length, limit));
         }
-        let inner = self.inner.me.clone();
+        let inner = self.inner.hub.inner();
         let task = self.inner.hub.background().spawn(async move {
             let lane = (reply_lane(call), Frame::AskReply { call });
             let fetched = fetch(&inner, member, lane, length).await;
@@ -172,7 +172,7 @@ impl<T: Transport> Core<'_, T> {
         call: u64,
         length: u64,
     ) -> tokio::task::AbortHandle {
-        let inner = self.inner.me.clone();
+        let inner = self.inner.hub.inner();
         let task = self.inner.hub.background().spawn(async move {
             let lane = (request_lane(call), Frame::AskRequest { call });
             let fetched = fetch(&inner, member, lane, length).await;
@@ -189,7 +189,7 @@ impl<T: Transport> Core<'_, T> {
         call: u64,
         body: Bytes,
     ) -> tokio::task::AbortHandle {
-        let inner = self.inner.me.clone();
+        let inner = self.inner.hub.inner();
         let task = self.inner.hub.background().spawn(async move {
             push(inner.clone(), member, reply_lane(call), body).await;
             if let Some(inner) = inner.upgrade() {

@@ -144,7 +144,7 @@ impl<T: Transport> Core<'_, T> {
 
     /// Opens the lane to a member in the background, since that may have to wait.
     fn open(&mut self, member: usize) {
-        let inner = self.inner.me.clone();
+        let inner = self.inner.hub.inner();
         let group = Arc::clone(&self.inner.group);
         let task = self.inner.hub.background().spawn(async move {
             let opened = group.try_open_lane(member, LaneKind::Rpc, 0).await;

@@ -220,7 +220,7 @@ pub(super) fn spawn_writer<T: Transport>(
     call: u64,
     items: Arc<Items>,
 ) -> AbortHandle {
-    let weak = inner.me.clone();
+    let weak = inner.hub.inner();
     let task = inner.hub.background().spawn(async move {
         let written = write(&weak, member, call, &items).await;
         // Where the lane broke, the handler need not go on.
@@ -299,7 +299,7 @@ fn end_frame(call: u64, end: Result<Option<Bytes>, Cause>) -> (Frame, Bytes) {
 impl<T: Transport> Core<'_, T> {
     /// The lane of a streamed reply has come.
     pub(super) fn read_items(&mut self, member: usize, items: Arc<Items>, lane: RecvOf<T>) {
-        let inner = self.inner.me.clone();
+        let inner = self.inner.hub.inner();
         let limit = self.inner.max_body;
         self.inner.hub.background().spawn(async move {
             let Err(broken) = read(&items, lane, limit).await else {

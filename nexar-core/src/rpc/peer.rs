@@ -5,7 +5,7 @@ use super::{
     state::Inner,
 };
 use crate::{
-    lane::{Hub, LaneWaker, OutLane, OutQueue},
+    lane::{Breakage, Hub, LaneWaker, OutLane, OutQueue},
     membership::{RecvOf, SendOf},
     transport::Transport,
     wire::rpc::FrameReader,
@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
     task::Waker,
 };
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 /// Calls that no handler makes, and calls of handlers: each kind has bounds of its own, so that handlers
 /// never wait for room that is held by those who wait for them.
@@ -86,8 +86,7 @@ pub(super) struct Peer<T: Transport> {
 
     /// It has left; whether its lane is yet to be read to its end.
     pub(super) left: Option<bool>,
-    /// A stream of it broke.
-    pub(super) broken: Option<(String, Instant)>,
+    pub(super) broken: Breakage,
 }
 
 impl<T: Transport> Peer<T> {
@@ -113,7 +112,7 @@ impl<T: Transport> Peer<T> {
             backlog: Default::default(),
             starved: false,
             left: None,
-            broken: None,
+            broken: Breakage::default(),
         }
     }
 

@@ -307,7 +307,7 @@ impl<T: Transport> Core<'_, T> {
             serving.task = Some(task);
         }
         let Ok(method) = &serving.method else { return };
-        let inner = &self.inner.me;
+        let inner = self.inner.hub.inner();
         let job = Job {
             context: CallContext {
                 inner: inner.clone(),
@@ -318,7 +318,7 @@ impl<T: Transport> Core<'_, T> {
             },
             body,
             items: serving.items.clone(),
-            answer: Pledge::new(inner.clone(), member, call),
+            answer: Pledge::new(inner, member, call),
         };
         self.after.start.push((Arc::clone(method), job));
         if !own {

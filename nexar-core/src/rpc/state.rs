@@ -28,9 +28,6 @@ use std::{
 };
 use tokio::time::{Instant, sleep_until};
 
-/// How long a broken lane waits for the control stream to say why.
-const VERDICT_LIMIT: Duration = Duration::from_secs(1);
-
 /// Time limits that pass within this time have a timer of their own; for others the clock of the mesh, which
 /// ticks ten times a second, is good enough.
 const PRECISE: Duration = Duration::from_secs(1);
@@ -43,7 +40,6 @@ pub(super) struct Inner<T: Transport> {
     pub(super) runtime: Runtime,
     pub(super) max_body: usize,
     pub(super) max_handlers: usize,
-    pub(super) me: Weak<Self>,
     state: Mutex<State<T>>,
 }
 
@@ -116,7 +112,6 @@ impl<T: Transport> Inner<T> {
                 runtime: Runtime::new(options.runtime),
                 max_body: options.max_body,
                 max_handlers: options.max_handlers.max(1),
-                me: inner.clone(),
             }
         })
     }
@@ -158,7 +153,7 @@ impl<T: Transport> Inner<T> {
             control.cancel(why);
         }
         if let Some(deadline) = after.timer {
-            let inner = self.me.clone();
+            let inner = self.hub.inner();
             self.hub.background().spawn(async move {
                 sleep_until(deadline).await;
                 if let Some(inner) = inner.upgrade() {
@@ -285,8 +280,7 @@ impl<T: Transport> Core<'_, T> {
     /// A stream of a member broke. The control stream is to say why; if it does not, the member is lost.
     pub(super) fn broke(&mut self, member: usize, error: &StreamError) {
         if let Some(peer) = self.state.peers.get_mut(member) {
-            peer.broken
-                .get_or_insert_with(|| (error.to_string(), Instant::now()));
+            peer.broken.note(error);
         }
     }
 
@@ -296,9 +290,8 @@ impl<T: Transport> Core<'_, T> {
         }
         let peers = self.state.peers.iter().enumerate();
         let for_good = peers.filter_map(|(member, peer)| {
-            let (error, since) = peer.broken.as_ref()?;
-            let over = now.saturating_duration_since(*since) >= VERDICT_LIMIT;
-            (over && peer.left.is_none()).then(|| (member, error.clone()))
+            let error = peer.broken.for_good(now)?;
+            peer.left.is_none().then(|| (member, error.to_owned()))
         });
         for_good.collect()
     }
