@@ -35,7 +35,7 @@ use nexar_device::{CpuAdapter, DeviceAdapter};
 use nexar_quic::AnyTransport;
 pub(crate) use requests::{Input, Output, Place, moved, reduced};
 use std::{fmt, net::SocketAddr, sync::Arc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// The number of the communicator of all ranks.
 const WORLD: u64 = 0;
@@ -72,8 +72,9 @@ const WORLD: u64 = 0;
 /// # Cancel safety
 ///
 /// Dropping the future of a collective before it is done aborts the operation on all ranks and makes the communicator
-/// unusable; the buffer then holds an unspecified mixture of old and new values. A future that was never polled, or
-/// waits for the end of an earlier call, is a call that this rank has not made: the others wait for it.
+/// unusable; the buffer then holds an unspecified mixture of old and new values. The same goes for a call that waits
+/// for the end of an earlier one. A future that was never polled is a call that this rank has not made: the others wait
+/// for it.
 ///
 /// # Operations
 ///
@@ -140,10 +141,11 @@ impl<T: Transport> Shared<T> {
     /// Waits until the others have everything that this rank has sent, and says that it makes no more calls.
     async fn leave(&self) {
         let group = self.engine.group();
-        let limit = group.limits().leave;
-        let _ = timeout(limit, self.engine.drain()).await;
-        let _ = timeout(limit, self.messages.drain()).await;
-        let _ = timeout(limit, self.rpc.drain()).await;
+        let deadline = Instant::now() + group.limits().leave;
+        // Each is begun, however long the one before took.
+        let _ = timeout_at(deadline, self.engine.drain()).await;
+        let _ = timeout_at(deadline, self.messages.drain()).await;
+        let _ = timeout_at(deadline, self.rpc.drain()).await;
         group.leave();
     }
 }
