@@ -1,6 +1,9 @@
 //! The background's part: it drives whenever nobody else does.
 
-use super::{Drivers, state::Duty};
+use super::{
+    Drivers,
+    state::{Duty, Quiet, TICK},
+};
 use std::{
     future::Future,
     pin::Pin,
@@ -10,9 +13,6 @@ use std::{
 };
 use tokio::time::{Sleep, sleep_until};
 
-/// How long the set may be without a visible owner before the background takes over.
-pub(super) const TICK: Duration = Duration::from_millis(1);
-
 /// Rounds in one poll, before other tasks of the background's thread may run.
 const MAX_ROUNDS: usize = 32;
 
@@ -20,7 +20,7 @@ const MAX_ROUNDS: usize = 32;
 pub(super) struct BackgroundDriver {
     drivers: Arc<Drivers>,
     alarm: Alarm,
-    seen: u64,
+    quiet: Quiet,
 }
 
 impl BackgroundDriver {
@@ -28,20 +28,20 @@ impl BackgroundDriver {
         BackgroundDriver {
             drivers,
             alarm: Alarm::default(),
-            seen: 0,
+            quiet: Quiet::default(),
         }
     }
 
-    /// Polls the set until nothing is left to do; false if others should run first.
-    fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Polls the set until nothing is left to do.
+    fn drive(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.drivers.socket.retry();
         for _ in 0..MAX_ROUNDS {
             if !self.drivers.state().background_owns() {
-                return true;
+                return Outcome::Done;
             }
             let Some(mut core) = self.drivers.try_core() else {
-                // A former owner is in its last round.
-                return !self.alarm.set(Instant::now() + TICK, cx);
+                // A former owner is in its round, and takes the set back after it unless it is done.
+                return self.alarm.wait_for_tick(cx);
             };
             self.drivers.timers.fire(Instant::now());
             self.drivers.poll_ready(&mut core);
@@ -55,7 +55,7 @@ impl BackgroundDriver {
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::warn!(%error, "the socket's readiness fails; it is polled instead");
-                    return !self.alarm.set(Instant::now() + TICK, cx);
+                    return self.alarm.wait_for_tick(cx);
                 }
                 Poll::Pending => {}
             }
@@ -65,10 +65,20 @@ impl BackgroundDriver {
                 Some(_) => {}
                 None => self.alarm.clear(),
             }
-            return true;
+            return Outcome::Done;
         }
-        false
+        Outcome::Unfinished
     }
+}
+
+/// How a turn of the background has ended.
+enum Outcome {
+    /// Nothing was left to do.
+    Done,
+    /// Others should run first.
+    Unfinished,
+    /// Nothing can be done before the alarm, whatever is ready.
+    Blocked,
 }
 
 impl Future for BackgroundDriver {
@@ -80,13 +90,14 @@ impl Future for BackgroundDriver {
         let duty = this
             .drivers
             .state()
-            .background_polled(cx.waker(), &mut this.seen, expired);
+            .background_polled(cx.waker(), &mut this.quiet, expired);
         match duty {
             Duty::End => return Poll::Ready(()),
             Duty::Rest => return Poll::Pending,
             Duty::Watch => {
-                if (expired || !this.alarm.is_within(TICK))
-                    && this.alarm.set(Instant::now() + TICK, cx)
+                let tick = this.quiet.interval();
+                if (expired || !this.alarm.is_within(tick))
+                    && this.alarm.set(Instant::now() + tick, cx)
                 {
                     cx.waker().wake_by_ref();
                 }
@@ -94,9 +105,12 @@ impl Future for BackgroundDriver {
             }
             Duty::Drive => {}
         }
-        let idle = this.drive(cx);
-        if !this.drivers.state().background_sleeps() || !idle {
-            cx.waker().wake_by_ref();
+        let outcome = this.drive(cx);
+        let may_sleep = this.drivers.state().background_sleeps();
+        match outcome {
+            Outcome::Blocked => {}
+            Outcome::Done if may_sleep => {}
+            Outcome::Done | Outcome::Unfinished => cx.waker().wake_by_ref(),
         }
         Poll::Pending
     }
@@ -127,6 +141,13 @@ impl Alarm {
         }
         self.set = sleep.as_mut().poll(cx).is_pending();
         !self.set
+    }
+
+    fn wait_for_tick(&mut self, cx: &mut Context<'_>) -> Outcome {
+        match self.set(Instant::now() + TICK, cx) {
+            true => Outcome::Unfinished,
+            false => Outcome::Blocked,
+        }
     }
 
     fn clear(&mut self) {

@@ -22,11 +22,12 @@
 //!    descriptor, as the last step before it sleeps.
 //! 4. A waiter that is done leaves the set to nobody: mostly the same task comes back within microseconds,
 //!    and waking another thread would cost more than the message. The background takes over after one
-//!    or two [`TICK`](background::TICK)s, and at once if a future of the set is woken. A waiter that lets other tasks
+//!    or two [`TICK`](state::TICK)s, and at once if a future of the set is woken. A waiter that lets other tasks
 //!    of its runtime run stays the owner for as long.
 
 mod background;
 mod executor;
+mod nap;
 mod readiness;
 mod socket;
 mod state;
@@ -38,6 +39,7 @@ pub(crate) use timers::Timer;
 
 use background::BackgroundDriver;
 use executor::{BoxFuture, Core};
+use nap::Nap;
 use readiness::Readiness;
 use state::State;
 use std::{
@@ -62,7 +64,8 @@ pub(crate) struct Drivers {
     timers: Timers,
     socket: Arc<Socket>,
     weak: Weak<Drivers>,
-    /// How long a waiter looks for datagrams itself; zero: waiters do not drive.
+    nap: Nap,
+    /// How long a waiter looks for datagrams before it sleeps.
     spin: Duration,
     /// The background's runtime, whose own tasks never drive: they would only be in its way.
     background: RuntimeId,
@@ -81,12 +84,14 @@ impl Drivers {
             let _context = handle.enter();
             Readiness::new(&socket)?
         };
+        let nap = Nap::new()?;
         let drivers = Arc::new_cyclic(|weak| Drivers {
             state: Mutex::default(),
             core: Mutex::new(Core::new(readiness)),
             timers: Timers::default(),
             socket,
             weak: weak.clone(),
+            nap,
             spin,
             background: handle.id(),
             give_way: AtomicBool::new(false),
@@ -108,8 +113,7 @@ impl Drivers {
 
     /// Whether the current task may drive.
     fn may_drive(&self) -> bool {
-        let on_background = || Handle::try_current().is_ok_and(|here| here.id() == self.background);
-        !self.spin.is_zero() && !on_background()
+        !Handle::try_current().is_ok_and(|here| here.id() == self.background)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,6 +135,7 @@ impl Drivers {
         if let Some(waker) = waker {
             waker.wake();
         }
+        self.nap.interrupt();
     }
 
     /// One round of a waiter: due timers, the socket, then every future that is ready, once. Tells

@@ -1,7 +1,11 @@
 //! Who polls the set, and what is ready in it.
 
 use super::{executor::BoxFuture, waiter::Signal};
-use std::{mem, sync::Arc, task::Waker};
+use std::{mem, sync::Arc, task::Waker, time::Duration};
+
+/// How long the set may be without a visible owner before the background takes over; see
+/// [`Quiet::interval`].
+pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// Who polls the futures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +31,8 @@ pub(super) struct State {
     waiting: Vec<Arc<Signal>>,
     /// Changes with everything that a waiter does.
     activity: u64,
+    /// The owner is a waiter that lets other tasks of its runtime run.
+    paused: bool,
     /// The background looks at every tick whether the set still has an owner.
     ticking: bool,
     /// The background is inside its poll and will look at the state again before it sleeps.
@@ -113,6 +119,7 @@ impl State {
             }
             _ => {
                 self.owner = Owner::Waiter(waiter.id);
+                self.paused = false;
                 self.waiting.retain(|other| other.id != waiter.id);
                 true
             }
@@ -126,6 +133,7 @@ impl State {
     /// `waiter` lets other tasks of its runtime run. It stays the owner if it is polled again before
     /// the second tick.
     pub(super) fn pause(&mut self) -> Option<Waker> {
+        self.paused = true;
         self.start_ticking()
     }
 
@@ -166,6 +174,35 @@ impl State {
     }
 }
 
+/// Ticks that a waiter may be inside its poll without a sign of life before the background takes over.
+const MAX_QUIET_TICKS: u32 = 20;
+
+/// For how many ticks in a row something was heard of the waiters, or nothing.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    activity: u64,
+    ticks: u32,
+    lively: u32,
+}
+
+impl Quiet {
+    fn tick(&mut self, activity: u64) {
+        if activity == self.activity {
+            self.ticks = self.ticks.saturating_add(1);
+            self.lively = 0;
+        } else {
+            self.ticks = 0;
+            self.lively = self.lively.saturating_add(1);
+        }
+        self.activity = activity;
+    }
+
+    /// The time to the next tick: longer while waiters come and go, since each tick wakes a thread.
+    pub(super) fn interval(&self) -> Duration {
+        TICK * (1 << (self.lively / 4).min(2))
+    }
+}
+
 /// What the background must do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duty {
@@ -181,12 +218,11 @@ pub(super) enum Duty {
 
 /// What the background does.
 impl State {
-    /// Begins a poll of the background. `seen` is the activity at the last expired tick; `expired` tells
-    /// that another tick has passed.
+    /// Begins a poll of the background. `expired` tells that another tick has passed.
     pub(super) fn background_polled(
         &mut self,
         waker: &Waker,
-        seen: &mut u64,
+        quiet: &mut Quiet,
         expired: bool,
     ) -> Duty {
         if !self
@@ -200,10 +236,14 @@ impl State {
             return Duty::End;
         }
         if self.owner != Owner::Background {
-            let abandoned = expired && *seen == self.activity;
             if expired {
-                *seen = self.activity;
+                quiet.tick(self.activity);
             }
+            // One inside its poll mostly waits for a core that others have, and this thread would only be
+            // one more that wants it.
+            let in_its_poll = matches!(self.owner, Owner::Waiter(_)) && !self.paused;
+            let patience = if in_its_poll { MAX_QUIET_TICKS } else { 1 };
+            let abandoned = expired && quiet.ticks >= patience;
             let called = self.owner == Owner::Nobody && self.has_work();
             if !abandoned && !called {
                 return if self.ticking {

@@ -22,9 +22,15 @@ thread_local! {
 /// Longest time that one poll of a waiter takes before other tasks of its runtime may run.
 const MAX_POLL: Duration = Duration::from_micros(500);
 
+/// Longest time that a waiter sleeps on the socket in a row.
+const NAP: Duration = Duration::from_micros(250);
+
+/// How long after the last datagram a waiter that no longer looks stays on the socket before it hands over.
+const LINGER: Duration = Duration::from_millis(2);
+
 impl Drivers {
-    /// Runs `future`, and drives the connections while it is pending. Without spinning, and on the
-    /// background's own runtime, it only runs `future`.
+    /// Runs `future`, and drives the connections while it is pending. On the background's own runtime it only
+    /// runs `future`.
     ///
     /// # Cancel safety
     ///
@@ -58,6 +64,21 @@ impl Signal {
         }
     }
 
+    /// Sleeps until a datagram comes, a timer is due or somebody has something for this waiter. False if that
+    /// cannot be done.
+    fn nap(&self) -> bool {
+        let drivers = &*self.drivers;
+        let mut longest = NAP;
+        if let Some(deadline) = drivers.timers.earliest() {
+            longest = longest.min(deadline.saturating_duration_since(Instant::now()));
+        }
+        let is_needed = || self.woken.load(Ordering::SeqCst) || drivers.state().has_work();
+        let want_write = drivers.socket.has_blocked_senders();
+        drivers
+            .nap
+            .sleep(&drivers.socket, want_write, longest, is_needed)
+    }
+
     /// Has the waiter's task polled.
     pub(super) fn wake_task(&self) {
         let task = self
@@ -79,7 +100,12 @@ impl Wake for Signal {
     /// `woken` is set before `polling` is read, and [`Waiter::leave_poll`] does it the other way round:
     /// at least one of both sides sees the other.
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::SeqCst) && !self.polling.load(Ordering::SeqCst) {
+        if self.woken.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.polling.load(Ordering::SeqCst) {
+            self.drivers.nap.interrupt();
+        } else {
             self.drivers.ask_to_give_way(self.id);
             self.wake_task();
         }
@@ -146,17 +172,26 @@ impl Waiter {
             let mut give_way = now - begun >= MAX_POLL || drivers.asked_to_give_way();
             if progress || signal.woken.load(Ordering::SeqCst) {
                 *last_progress = now;
-            } else if now - *last_progress >= drivers.spin {
-                self.last_progress = None;
-                drivers.update(|state| state.sleep(signal.id));
-                if self.leave_poll() {
-                    return Poll::Pending;
-                }
-                continue;
-            } else if self.home.is_shared() {
-                give_way = true;
             } else {
-                thread::yield_now();
+                let quiet = now - *last_progress;
+                let is_shared = self.home.is_shared();
+                let goes_on = if quiet < drivers.spin {
+                    match is_shared {
+                        true => give_way = true,
+                        false => thread::yield_now(),
+                    }
+                    true
+                } else {
+                    !is_shared && quiet < drivers.spin + LINGER && signal.nap()
+                };
+                if !goes_on {
+                    self.last_progress = None;
+                    drivers.update(|state| state.sleep(signal.id));
+                    if self.leave_poll() {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
             }
             if give_way {
                 drivers.update(|state| state.pause());

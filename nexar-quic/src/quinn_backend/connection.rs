@@ -7,6 +7,7 @@ use super::{
     settings::Setup,
     stream::{QuinnRecvStream, QuinnSendStream},
 };
+use crate::driver::Drivers;
 use nexar_core::transport::{
     BiAcceptor, Connection, ConnectionError, ConnectionStats, NewConnection, PeerId, UniAcceptor,
 };
@@ -16,7 +17,6 @@ use std::{
     net::SocketAddr,
     sync::{Arc, OnceLock},
 };
-use tokio::runtime::Handle;
 
 /// A connection over quinn.
 #[derive(Clone)]
@@ -34,19 +34,19 @@ impl QuinnConnection {
     pub(super) fn new(
         connection: quinn::Connection,
         setup: Setup,
-        background: &Handle,
+        drivers: &Arc<Drivers>,
     ) -> Result<Self, ConnectionError> {
         let chain = connection.peer_identity();
         let chain = chain.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
         match chain.and_then(|chain| crate::identity::peer_id(&chain)) {
             Some(peer) => {
-                let credit = Credit::new(connection.clone(), setup.window, background.clone());
+                let credit = Credit::new(connection.clone(), setup.window, drivers);
                 Ok(QuinnConnection {
                     connection,
                     peer,
                     end: Arc::default(),
                     closing: setup.closing,
-                    credit: Arc::new(credit),
+                    credit,
                 })
             }
             None => {

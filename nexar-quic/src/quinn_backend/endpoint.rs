@@ -1,12 +1,11 @@
 //! Handshakes in both directions.
 
 use super::{congestion::Closing, connection::QuinnConnection, error, settings::setup};
-use crate::{Config, path::Path, refusals::RefusalLog, settings, tls};
+use crate::{Config, driver::Drivers, path::Path, refusals::RefusalLog, settings, tls};
 use nexar_core::transport::{ConnectionError, PeerId};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use std::{fmt::Display, net::SocketAddr, sync::Arc};
 use tokio::{
-    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
@@ -23,7 +22,7 @@ pub(super) struct Handshakes {
     slots: Arc<Semaphore>,
     refusals: RefusalLog,
     closing: Closing,
-    background: Handle,
+    drivers: Arc<Drivers>,
 }
 
 /// The TLS side of both roles.
@@ -46,7 +45,7 @@ impl Handshakes {
         config: Config,
         server: quinn::ServerConfig,
         client: Arc<QuicClientConfig>,
-        background: Handle,
+        drivers: Arc<Drivers>,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings::MAX_PENDING));
         Handshakes {
@@ -57,7 +56,7 @@ impl Handshakes {
             slots,
             refusals: RefusalLog::default(),
             closing: Closing::default(),
-            background,
+            drivers,
         }
     }
 
@@ -96,7 +95,7 @@ impl Handshakes {
             .await
             .map_err(|_| ConnectionError::TimedOut)?
             .map_err(error::connection)?;
-        let connection = QuinnConnection::new(connection, setup, &self.background)?;
+        let connection = QuinnConnection::new(connection, setup, &self.drivers)?;
         check_peer(&connection, expected)?;
         Ok(connection)
     }
@@ -139,7 +138,7 @@ impl Handshakes {
             .await
             .map_err(|_| ConnectionError::TimedOut)?
             .map_err(error::connection)?;
-        QuinnConnection::new(connection, setup, &self.background)
+        QuinnConnection::new(connection, setup, &self.drivers)
     }
 
     fn refused(&self, remote: SocketAddr, cause: &dyn Display) {

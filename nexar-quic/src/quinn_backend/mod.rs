@@ -102,7 +102,7 @@ impl QuinnTransport {
             config,
             server,
             client,
-            background.handle().clone(),
+            drivers.clone(),
         ));
         let (finished, ready) = mpsc::channel(crate::settings::MAX_PENDING);
         background
