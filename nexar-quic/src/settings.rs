@@ -97,7 +97,7 @@ pub(crate) const LOOPBACK: PathSettings = PathSettings {
     fixed_congestion_window: true,
     start_with_largest_datagram: true,
     initial_rtt: Duration::from_millis(1),
-    acks: Some((1, Duration::from_millis(1))),
+    acks: Some((8, Duration::from_millis(1))),
 };
 
 /// A private network: short round trips, rates of 1 to 100 Gbit/s.

@@ -65,7 +65,7 @@ pub(super) const TABLE: &[Rule] = {
         rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
         rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
         rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+        rule(AllReduce,     1..=ANY,      ANY,       Direct,            96 * KIB,  1),
 
         rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
         rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),

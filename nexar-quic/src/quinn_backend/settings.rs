@@ -81,6 +81,9 @@ fn datagram_size(transport: &mut TransportConfig, config: &Config, path: Path, k
     transport
         .min_mtu(settings::MIN_DATAGRAM)
         .mtu_discovery_config(Some(discovery));
+    // Several datagrams in one call must fit into one of the largest size. Where two do not, quinn would fill a
+    // buffer of ten that has left the cache by the time it is sent.
+    transport.enable_segmentation_offload(largest <= settings::MAX_DATAGRAM / 2);
     if kind.start_with_largest_datagram && path.max_datagram.is_some() {
         transport.initial_mtu(largest);
     }
