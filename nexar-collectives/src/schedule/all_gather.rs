@@ -1,6 +1,6 @@
 //! All-gather: the input of rank i becomes block i of every rank's output. In place, it is there already.
 
-use super::builder::{Builder, FREE, Segmented, neighbours, others};
+use super::builder::{Builder, FREE, Pace, Segmented, neighbours, others};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store};
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ impl Layout<'_> {
 /// Direct exchange: every rank sends its block to every other, one message deep.
 ///
 /// In segments, and starting with the neighbour, so that not all ranks send to the same one.
-/// Nothing depends on anything: sends read the own block, receives write others.
+/// A rank is `lookahead` segments ahead of each peer at most.
 pub(super) fn direct(
     world: usize,
     rank: usize,
@@ -52,12 +52,15 @@ pub(super) fn direct(
         in_place,
     };
     let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
+    let mut pace = Pace::new(world, segments, plan);
     for segment in 0..segments {
         for distance in 1..world {
             let to = (rank + distance) % world;
             let from = (rank + world - distance) % world;
-            schedule.send(to, layout.own(segment), FREE);
-            schedule.recv(from, layout.block(from, segment), Store::Copy, FREE);
+            schedule.send(to, layout.own(segment), [pace.before(to, segment), None]);
+            let block = layout.block(from, segment);
+            let received = schedule.recv(from, block, Store::Copy, FREE);
+            pace.arrives(from, segment, received);
         }
         layout.copy_own(&mut schedule, segment);
     }

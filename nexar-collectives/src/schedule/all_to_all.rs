@@ -1,7 +1,7 @@
 //! All-to-all: block j of the input of rank i becomes block i of the output of rank j. In place, the output
 //! holds the input.
 
-use super::builder::{Blocks, Builder, FREE};
+use super::builder::{Blocks, Builder, FREE, Pace};
 use super::{Buffer, ItemId, Plan, Schedule, Span, Store};
 
 /// Places in scratch for the segments of one peer.
@@ -11,7 +11,7 @@ const PLACES: usize = 2;
 /// every rank sends every other its block, one message deep.
 ///
 /// In segments, and starting with the neighbour, so that not all ranks send to the same one. Out of
-/// place, nothing depends on anything.
+/// place, a rank is `lookahead` segments ahead of each peer at most; in place, two.
 ///
 /// In place, a block cannot be received before it has left, and not both ranks of a pair can wait for the
 /// other to receive first. So the higher one sends a copy, from scratch.
@@ -29,6 +29,7 @@ pub(super) fn direct(
         Span::output(segment.start, segment.len())
     };
     let mut schedule = Builder::with_capacity(segments.len() * (3 * world - 2));
+    let mut pace = Pace::new(world, segments.len(), plan);
     // The latest send from each place in scratch.
     let mut left = vec![None; PLACES * rank];
     for i in 0..segments.len() {
@@ -37,8 +38,10 @@ pub(super) fn direct(
             let from = (rank + world - distance) % world;
             if !in_place {
                 let span = output(to, i);
-                schedule.send(to, Span::input(span.start, span.len), FREE);
-                schedule.recv(from, output(from, i), Store::Copy, FREE);
+                let before = pace.before(to, i);
+                schedule.send(to, Span::input(span.start, span.len), [before, None]);
+                let received = schedule.recv(from, output(from, i), Store::Copy, FREE);
+                pace.arrives(from, i, received);
                 continue;
             }
             let block = output(to, i);

@@ -1,6 +1,6 @@
 //! What the algorithms share: appending items, and dividing ranges.
 
-use super::{Action, Buffer, Item, ItemId, Parts, Schedule, Span, Store};
+use super::{Action, Buffer, Item, ItemId, Parts, Plan, Schedule, Span, Store};
 use std::ops::Range;
 
 impl Span {
@@ -101,6 +101,34 @@ impl Builder {
             single_site: false,
             told: Vec::new(),
         }
+    }
+}
+
+/// Keeps a rank from running ahead of its peers: a segment leaves for a peer when the segment `lookahead` before
+/// it has arrived from there. What is under way then stays in the cache, and no queue grows long.
+pub(super) struct Pace {
+    lookahead: usize,
+    /// The latest receives from each peer, by segment modulo `lookahead`.
+    received: Vec<Option<ItemId>>,
+}
+
+impl Pace {
+    pub(super) fn new(world: usize, segments: usize, plan: Plan) -> Pace {
+        let lookahead = plan.lookahead.clamp(1, segments.max(1));
+        Pace {
+            lookahead,
+            received: vec![None; world * lookahead],
+        }
+    }
+
+    /// What a segment to `peer` waits for.
+    pub(super) fn before(&self, peer: usize, segment: usize) -> Option<ItemId> {
+        self.received[peer * self.lookahead + segment % self.lookahead]
+    }
+
+    /// Notes the receive of a segment from `peer`.
+    pub(super) fn arrives(&mut self, peer: usize, segment: usize, item: Option<ItemId>) {
+        self.received[peer * self.lookahead + segment % self.lookahead] = item;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i. In place, the
 //! output holds the contribution, and the own block of it becomes the result.
 
-use super::builder::{Blocks, Builder, FREE, Segmented, contributor, neighbours, others};
+use super::builder::{Blocks, Builder, FREE, Pace, Segmented, contributor, neighbours, others};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store, select::is_single_site};
 use nexar_core::{Algorithm, Collective};
 
@@ -36,7 +36,7 @@ impl Layout<'_> {
 /// In segments, and starting with the neighbour, so that not all ranks send to the same one. The
 /// contributions to an element are combined in a fixed order, whatever the order of arrival:
 /// own, then rank - 1, rank - 2 and so on, if ordered with what is above the own rank at the end.
-/// A partial result never travels.
+/// A partial result never travels. A rank is `lookahead` segments ahead of each peer at most.
 pub(super) fn direct(
     world: usize,
     rank: usize,
@@ -48,6 +48,7 @@ pub(super) fn direct(
     let segments = blocks.segments;
     let layout = Layout { blocks, in_place };
     let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
+    let mut pace = Pace::new(world, segments, plan);
     for segment in 0..segments {
         let result = layout.result(rank, segment);
         let mut combined = None;
@@ -62,8 +63,10 @@ pub(super) fn direct(
                 first: distance == 1,
                 last: distance == world - 1,
             };
-            schedule.send(to, layout.block(to, segment), FREE);
+            let before = pace.before(to, segment);
+            schedule.send(to, layout.block(to, segment), [before, None]);
             combined = schedule.recv(from, result, store, [combined, None]);
+            pace.arrives(from, segment, combined);
         }
     }
     let mut schedule = schedule.finish(0);

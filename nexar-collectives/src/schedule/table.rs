@@ -85,7 +85,8 @@ pub(super) const TABLE: &[Rule] = {
         rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
 
         rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
+        rule(AllGather,     1..=2,        ANY,       Direct,            128 * KIB, 2),
+        rule(AllGather,     3..=16,       ANY,       Direct,            96 * KIB,  2),
         rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
         rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
 
@@ -95,13 +96,15 @@ pub(super) const TABLE: &[Rule] = {
         rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
         rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
 
-        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 1..=2,        ANY,       Direct,            128 * KIB, 2),
+        rule(ReduceScatter, 3..=16,       ANY,       Direct,            96 * KIB,  2),
+        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  2),
         rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  2),
 
         rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
-        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=2,        ANY,       Direct,            128 * KIB, 2),
+        rule(AllToAll,      1..=ANY,      ANY,       Direct,            96 * KIB,  2),
         rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
     ]
 };
