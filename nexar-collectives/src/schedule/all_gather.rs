@@ -1,6 +1,6 @@
 //! All-gather: the input of rank i becomes block i of every rank's output. In place, it is there already.
 
-use super::builder::{Builder, FREE, Pace, Segmented, neighbours, others};
+use super::builder::{Builder, FREE, Pace, Segmented, above, below, neighbours, others};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store};
 use std::ops::Range;
 
@@ -54,10 +54,10 @@ pub(super) fn direct(
     let mut schedule = Builder::with_capacity(segments * (2 * world - 1));
     let mut pace = Pace::new(world, segments, plan);
     for segment in 0..segments {
-        for distance in 1..world {
-            let to = (rank + distance) % world;
-            let from = (rank + world - distance) % world;
+        for to in above(world, rank) {
             schedule.send(to, layout.own(segment), [pace.before(to, segment), None]);
+        }
+        for from in below(world, rank) {
             let block = layout.block(from, segment);
             let received = schedule.recv(from, block, Store::Copy, FREE);
             pace.arrives(from, segment, received);

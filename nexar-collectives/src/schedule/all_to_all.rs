@@ -1,7 +1,7 @@
 //! All-to-all: block j of the input of rank i becomes block i of the output of rank j. In place, the output
 //! holds the input.
 
-use super::builder::{Blocks, Builder, FREE, Pace};
+use super::builder::{Blocks, Builder, FREE, Pace, above, below};
 use super::{Buffer, ItemId, Plan, Schedule, Span, Store};
 
 /// Places in scratch for the segments of one peer.
@@ -33,17 +33,21 @@ pub(super) fn direct(
     // The latest send from each place in scratch.
     let mut left = vec![None; PLACES * rank];
     for i in 0..segments.len() {
-        for distance in 1..world {
-            let to = (rank + distance) % world;
-            let from = (rank + world - distance) % world;
-            if !in_place {
+        if !in_place {
+            for to in above(world, rank) {
                 let span = output(to, i);
                 let before = pace.before(to, i);
                 schedule.send(to, Span::input(span.start, span.len), [before, None]);
+            }
+            for from in below(world, rank) {
                 let received = schedule.recv(from, output(from, i), Store::Copy, FREE);
                 pace.arrives(from, i, received);
-                continue;
             }
+            let own = output(rank, i);
+            schedule.copy(Span::input(own.start, own.len), own, FREE);
+            continue;
+        }
+        for to in above(world, rank) {
             let block = output(to, i);
             let free_to_receive = if to < rank {
                 let slot = PLACES * to + i % PLACES;
@@ -55,10 +59,6 @@ pub(super) fn direct(
                 schedule.send(to, block, FREE)
             };
             schedule.recv(to, block, Store::Copy, [free_to_receive, None]);
-        }
-        if !in_place {
-            let own = output(rank, i);
-            schedule.copy(Span::input(own.start, own.len), own, FREE);
         }
     }
     schedule.finish(if in_place { PLACES * rank * place } else { 0 })

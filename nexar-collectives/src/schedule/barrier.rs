@@ -1,6 +1,6 @@
 //! Barrier.
 
-use super::builder::Builder;
+use super::builder::{Builder, FREE};
 use super::{Schedule, Span, Store};
 
 /// Dissemination barrier (Hensgen, Finkel, Manber 1988: Two Algorithms for Barrier
@@ -23,6 +23,45 @@ pub(super) fn dissemination(world: usize, rank: usize) -> Schedule {
         schedule.send(above, Span::input(0, 1), [heard, None]);
         heard = schedule.recv(below, Span::scratch(0, 1), Store::Copy, [heard, None]);
         distance *= 2;
+    }
+    schedule.finish(usize::from(world > 1))
+}
+
+/// Recursive doubling (Thakur, Rabenseifner, Gropp 2005: Optimization of Collective Communication
+/// Operations in MPICH), for worlds of 2^k ranks best.
+///
+/// In step k a rank exchanges tokens with the partner whose number differs in bit k. As many rounds as in the
+/// dissemination barrier, but half as many peers: the answer to a message carries its acknowledgement, and
+/// two ranks that share a core wake each other. Other worlds fold first, as in
+/// [`all_reduce`](super::all_reduce::recursive_doubling).
+pub(super) fn recursive_doubling(world: usize, rank: usize) -> Schedule {
+    let steps = world.ilog2();
+    let folded = world - (1 << steps);
+    let (token, place) = (Span::input(0, 1), Span::scratch(0, 1));
+    let mut schedule = Builder::with_capacity(2 * steps as usize + 2);
+    let folds = rank < 2 * folded;
+    if folds && rank.is_multiple_of(2) {
+        schedule.send(rank + 1, token, FREE);
+        schedule.recv(rank + 1, place, Store::Copy, FREE);
+        return schedule.finish(1);
+    }
+    let mut heard = None;
+    if folds {
+        heard = schedule.recv(rank - 1, place, Store::Copy, FREE);
+    }
+    let number = if folds { rank / 2 } else { rank - folded };
+    for step in 0..steps {
+        let partner = number ^ (1 << step);
+        let peer = if partner < folded {
+            2 * partner + 1
+        } else {
+            partner + folded
+        };
+        schedule.send(peer, token, [heard, None]);
+        heard = schedule.recv(peer, place, Store::Copy, [heard, None]);
+    }
+    if folds {
+        schedule.send(rank - 1, token, [heard, None]);
     }
     schedule.finish(usize::from(world > 1))
 }

@@ -227,6 +227,16 @@ impl<'a> Segmented<'a> {
     }
 }
 
+/// All other ranks, upwards from the own one and around the end.
+pub(super) fn above(world: usize, rank: usize) -> impl Iterator<Item = usize> {
+    (1..world).map(move |distance| (rank + distance) % world)
+}
+
+/// All other ranks, downwards from the own one and around the end.
+pub(super) fn below(world: usize, rank: usize) -> impl Iterator<Item = usize> {
+    (1..world).map(move |distance| (rank + world - distance) % world)
+}
+
 /// All ranks but the own one.
 pub(super) fn others(world: usize, rank: usize) -> Vec<usize> {
     (0..world).filter(|&other| other != rank).collect()

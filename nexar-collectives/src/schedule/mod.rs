@@ -196,6 +196,7 @@ pub(crate) fn build(operation: &Operation, world: usize, rank: usize, plan: Plan
     use Algorithm::{Binomial, Bruck, Chain, RecursiveDoubling, Ring};
     debug_assert!(rank < world, "rank {rank} of {world}");
     match (operation, plan.algorithm) {
+        (Operation::Barrier, RecursiveDoubling) => barrier::recursive_doubling(world, rank),
         (Operation::Barrier, _) => barrier::dissemination(world, rank),
         (&Operation::Broadcast { root, count }, Binomial) => {
             broadcast::binomial(world, rank, root, count)

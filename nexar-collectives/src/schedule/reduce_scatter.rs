@@ -1,7 +1,9 @@
 //! Reduce-scatter: block i of the combination of all inputs becomes the output of rank i. In place, the
 //! output holds the contribution, and the own block of it becomes the result.
 
-use super::builder::{Blocks, Builder, FREE, Pace, Segmented, contributor, neighbours, others};
+use super::builder::{
+    Blocks, Builder, FREE, Pace, Segmented, above, contributor, neighbours, others,
+};
 use super::{Buffer, ItemId, Parts, Plan, Schedule, Span, Store, select::is_single_site};
 use nexar_core::{Algorithm, Collective};
 
@@ -55,16 +57,17 @@ pub(super) fn direct(
         if !in_place {
             combined = schedule.copy(layout.block(rank, segment), result, FREE);
         }
+        for to in above(world, rank) {
+            let before = pace.before(to, segment);
+            schedule.send(to, layout.block(to, segment), [before, None]);
+        }
         for distance in 1..world {
-            let to = (rank + distance) % world;
             let (from, incoming_first) = contributor(world, rank, distance, plan.ordered);
             let store = Store::Reduce {
                 incoming_first,
                 first: distance == 1,
                 last: distance == world - 1,
             };
-            let before = pace.before(to, segment);
-            schedule.send(to, layout.block(to, segment), [before, None]);
             combined = schedule.recv(from, result, store, [combined, None]);
             pace.arrives(from, segment, combined);
         }

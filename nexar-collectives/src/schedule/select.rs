@@ -13,7 +13,7 @@ use std::fmt;
 pub(crate) const fn algorithms(collective: Collective) -> &'static [Algorithm] {
     use Algorithm::*;
     match collective {
-        Collective::Barrier => &[Dissemination],
+        Collective::Barrier => &[Dissemination, RecursiveDoubling],
         Collective::Broadcast => &[Binomial, Chain, ScatterAllGather],
         Collective::AllReduce => &[RecursiveDoubling, Direct, Ring],
         Collective::AllGather => &[Bruck, Direct, Ring],
@@ -267,8 +267,8 @@ mod tests {
             all_reduce(64 * MIB, 4, None, false),
             Plan {
                 algorithm: Algorithm::Direct,
-                segment: 16 * KIB,
-                lookahead: 2,
+                segment: 24 * KIB,
+                lookahead: 1,
                 ordered: false,
             }
         );

@@ -49,6 +49,10 @@ pub(super) const TABLE: &[Rule] = {
     use Collective::*;
     &[
         //   collective     world         up to      algorithm          segment    lookahead
+        rule(Barrier,       1..=2,        ANY,       RecursiveDoubling, 1,         1),
+        rule(Barrier,       4..=4,        ANY,       RecursiveDoubling, 1,         1),
+        rule(Barrier,       8..=8,        ANY,       RecursiveDoubling, 1,         1),
+        rule(Barrier,       16..=16,      ANY,       RecursiveDoubling, 1,         1),
         rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
 
         rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),

@@ -26,7 +26,10 @@ pub(super) fn documented(case: &Case, plan: Plan) -> Report {
     }
     let ranks = 0..n;
     let (rounds, sent): (usize, Vec<usize>) = match &case.operations[case.root] {
-        Operation::Barrier => (ceil_log2(n), vec![ceil_log2(n); n]),
+        Operation::Barrier => match plan.algorithm {
+            Algorithm::RecursiveDoubling => all_reduce(n, 1, plan),
+            _ => (ceil_log2(n), vec![ceil_log2(n); n]),
+        },
         &Operation::Broadcast { root, count } => broadcast(n, root, count, plan),
         &Operation::Reduce { root, count } => reduce(n, root, count, plan),
         &Operation::AllReduce { count } => all_reduce(n, count, plan),
@@ -54,16 +57,17 @@ pub(super) fn documented(case: &Case, plan: Plan) -> Report {
                 .div_ceil(plan.lookahead);
             let rounds = match plan.algorithm {
                 Algorithm::Ring => groups * (n - 1),
-                _ => 1,
+                _ => paced(parts.longest(n), plan),
             };
             (rounds, sent.collect())
         }
-        &Operation::AllToAll { count, .. } => match plan.algorithm {
+        &Operation::AllToAll { count, in_place } => match plan.algorithm {
             Algorithm::Bruck => {
                 let hops: u32 = ranks.map(usize::count_ones).sum();
                 (bruck_rounds(n), vec![hops as usize * count; n])
             }
-            _ => (1, vec![(n - 1) * count; n]),
+            _ if in_place => (1, vec![(n - 1) * count; n]),
+            _ => (paced(count, plan), vec![(n - 1) * count; n]),
         },
         Operation::Exchange { .. } => {
             let sent = |(rank, operation): (usize, &Operation)| match operation {
@@ -96,6 +100,11 @@ pub(super) fn is_bound(case: &Case, plan: Plan) -> bool {
         Operation::Reduce { count, .. } => *count == 1 && plan.algorithm == Algorithm::Direct,
         _ => false,
     }
+}
+
+/// Of direct exchanges, in which ranks keep in step.
+fn paced(count: usize, plan: Plan) -> usize {
+    count.div_ceil(plan.segment).div_ceil(plan.lookahead)
 }
 
 fn broadcast(n: usize, root: usize, c: usize, plan: Plan) -> (usize, Vec<usize>) {
@@ -231,7 +240,11 @@ fn all_gather(n: usize, parts: &Parts, plan: Plan) -> (usize, Vec<usize>) {
             };
             (bruck_rounds(n), (0..n).map(sent).collect())
         }
-        _ => (1, (0..n).map(|rank| (n - 1) * len(rank)).collect()),
+        _ => {
+            let sent = |rank| (n - 1) * len(rank);
+            let rounds = paced(parts.longest(n), plan);
+            (rounds, (0..n).map(sent).collect())
+        }
     }
 }
 
