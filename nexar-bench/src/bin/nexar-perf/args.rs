@@ -82,6 +82,10 @@ pub(crate) struct Args {
     #[arg(short = 'c', long, value_name = "on|off|COUNT", default_value = "on", value_parser = checks)]
     pub(crate) check: u32,
 
+    /// All-reduces of this size beside the measurement, on a communicator of their own
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) beside: Option<usize>,
+
     /// Write the results as JSON to this file; `-` writes them to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -251,7 +255,11 @@ impl Args {
     pub(crate) fn describe_sizes(&self) -> String {
         let (min, max) = (readable(self.min), readable(self.largest()));
         let (factor, check) = (self.factor, self.check);
-        format!(", {min} to {max} by factor {factor}, checks {check}")
+        let beside = self
+            .beside
+            .map(|size| format!(", beside all-reduces of {}", readable(size)));
+        let beside = beside.unwrap_or_default();
+        format!(", {min} to {max} by factor {factor}, checks {check}{beside}")
     }
 }
 

@@ -6,6 +6,7 @@ Examples:
   nexar-perf all-reduce -n 2 --dtype bf16 --op max --max 1M
   nexar-perf gather -n 3 --root 2 --min 1M --max 1G --factor 4
   nexar-perf barrier -n 8 --json -             one JSON object per line
+  nexar-perf barrier -n 4 --beside 256M        while another group moves 256 MiB
   nexar-perf send-recv -n 2                    latency and bandwidth of messages
   nexar-perf rpc -n 2 --max 1M --factor 8      remote calls, 8 B to 1 MiB
   nexar-run -n 2 -- nexar-perf all-gather      started by something else";

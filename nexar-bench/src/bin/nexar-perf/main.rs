@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod collective;
 mod help;
+mod load;
 mod measure;
 mod messages;
 mod rank;

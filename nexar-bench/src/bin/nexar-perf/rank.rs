@@ -3,6 +3,7 @@
 use crate::{
     args::{Args, Subject},
     collective::{Collective, Compressed},
+    load::Load,
     messages::Messages,
     report::FileError,
     rpc::Calls,
@@ -48,6 +49,10 @@ impl RankError {
 pub(crate) async fn run(args: &Args) -> Result<Outcome, RankError> {
     let comm = join(args).await?;
     check_world(args, &comm)?;
+    let load = match args.beside {
+        Some(bytes) => Some(Load::start(&comm, bytes).await?),
+        None => None,
+    };
     let wrong = match args.dtype {
         DataType::F32 => measure::<f32>(&comm, args).await,
         DataType::F64 => measure::<f64>(&comm, args).await,
@@ -66,6 +71,9 @@ pub(crate) async fn run(args: &Args) -> Result<Outcome, RankError> {
             "--dtype: {other} cannot be measured yet"
         ))),
     }?;
+    if let Some(load) = load {
+        load.stop().await?;
+    }
     comm.shutdown().await?;
     Ok(if wrong == 0 {
         Outcome::Right
