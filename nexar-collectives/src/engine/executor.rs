@@ -46,24 +46,30 @@ pub(crate) enum Trouble {
     Local(String),
 }
 
+fn no_lane(member: usize) -> Trouble {
+    Trouble::Local(format!("there is no lane to rank {member}"))
+}
+
 pub(crate) struct Executor<'a, 'm, 'c, T: Transport> {
     call: &'a OngoingCall<'a, T>,
     program: &'a Program,
     memory: &'a mut Memory<'m>,
     combiner: Combiner<'c>,
     pool: &'a ChunkPool,
-    peers: Vec<PeerRun<'a, T>>,
+    /// By member.
+    lanes: &'a mut [Lane<T>],
+    peers: Vec<PeerRun<'a>>,
     next_copy: usize,
-    done: Vec<bool>,
+    /// By item.
+    done: &'a mut Vec<bool>,
     /// Common chunks that some receivers have yet to be sent.
     shared: Vec<Option<Bytes>>,
     sharers_left: Vec<u32>,
 }
 
 /// How far the exchange with one member is.
-struct PeerRun<'a, T: Transport> {
+struct PeerRun<'a> {
     items: &'a PeerItems,
-    lane: &'a mut Lane<T>,
     /// What the member is told of the call.
     own_header: [u8; HEADER_LEN],
     header_sent: bool,
@@ -109,7 +115,7 @@ fn carry_on(carry: &mut Vec<u8>, size: usize, data: &mut &[u8]) -> bool {
     carry.len() == size
 }
 
-impl<T: Transport> PeerRun<'_, T> {
+impl PeerRun<'_> {
     fn finished(&self) -> bool {
         self.pending.is_empty()
             && self.header_sent
@@ -127,23 +133,21 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
         combiner: Combiner<'c>,
         pool: &'a ChunkPool,
         lanes: &'a mut [Lane<T>],
+        done: &'a mut Vec<bool>,
     ) -> Self {
-        let mut lanes: Vec<Option<&mut Lane<T>>> = lanes.iter_mut().map(Some).collect();
-        let run = |items: &'a PeerItems| {
-            let lane = lanes.get_mut(items.member)?.take()?;
-            Some(PeerRun {
-                items,
-                lane,
-                own_header: header::encode(&call.towards(items.member)),
-                header_sent: false,
-                next_send: 0,
-                send_offset: 0,
-                pending: Bytes::new(),
-                header: Header::EMPTY,
-                next_receive: 0,
-                receive_offset: 0,
-                carry: Vec::new(),
-            })
+        done.clear();
+        done.resize(program.schedule.items.len(), false);
+        let run = |items: &'a PeerItems| PeerRun {
+            items,
+            own_header: header::encode(&call.towards(items.member)),
+            header_sent: false,
+            next_send: 0,
+            send_offset: 0,
+            pending: Bytes::new(),
+            header: Header::EMPTY,
+            next_receive: 0,
+            receive_offset: 0,
+            carry: Vec::new(),
         };
         Executor {
             call,
@@ -151,9 +155,10 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             memory,
             combiner,
             pool,
-            peers: program.peers.iter().filter_map(run).collect(),
+            lanes,
+            peers: program.peers.iter().map(run).collect(),
             next_copy: 0,
-            done: vec![false; program.schedule.items.len()],
+            done,
             shared: vec![None; program.sharers.len()],
             sharers_left: program.sharers.clone(),
         }
@@ -212,8 +217,9 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             }
             let peer = &mut self.peers[at];
             let member = peer.items.member;
-            let Some(stream) = &mut peer.lane.send else {
-                return Err(Trouble::Local(format!("there is no lane to rank {member}")));
+            let lane = self.lanes.get_mut(member);
+            let Some(stream) = lane.and_then(|lane| lane.send.as_mut()) else {
+                return Err(no_lane(member));
             };
             match stream.poll_write(cx, &mut peer.pending) {
                 Poll::Ready(Ok(())) => moved = true,
@@ -322,9 +328,11 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<Result<Bytes, Trouble>> {
-        let peer = &mut self.peers[at];
-        let member = peer.items.member;
-        let stream = match &mut peer.lane.recv {
+        let member = self.peers[at].items.member;
+        let Some(lane) = self.lanes.get_mut(member) else {
+            return Poll::Ready(Err(no_lane(member)));
+        };
+        let stream = match &mut lane.recv {
             Some(stream) => stream,
             none => {
                 let lane = self

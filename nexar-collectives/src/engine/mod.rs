@@ -34,15 +34,22 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 /// The collectives of one communicator.
 pub(crate) struct Engine<T: Transport> {
     group: Arc<Group<T>>,
-    /// By member. Whose turn it is holds them.
-    lanes: Arc<Mutex<Vec<Lane<T>>>>,
+    /// Whose turn it is holds them.
+    lanes: Arc<Mutex<Lanes<T>>>,
     pool: ChunkPool,
     programs: Programs,
     overrides: Overrides,
 }
 
 /// The right to make the next calls on a communicator: calls run one after the other.
-pub(crate) struct Turn<T: Transport>(OwnedMutexGuard<Vec<Lane<T>>>);
+pub(crate) struct Turn<T: Transport>(OwnedMutexGuard<Lanes<T>>);
+
+/// What one call after the other uses.
+struct Lanes<T: Transport> {
+    by_member: Vec<Lane<T>>,
+    /// Memory for the executor.
+    done: Vec<bool>,
+}
 
 /// A caller that waits for its turn. The other ranks make the call, too: dropping it fails the group on all of them,
 /// as dropping one in progress does.
@@ -74,12 +81,14 @@ impl<T: Transport> Ticket<T> {
 
 impl<T: Transport> Engine<T> {
     pub(crate) fn new(group: Arc<Group<T>>, overrides: Overrides) -> Self {
-        let lanes = (0..group.size())
-            .map(|_| Lane {
-                send: None,
-                recv: None,
-            })
-            .collect();
+        let lane = |_| Lane {
+            send: None,
+            recv: None,
+        };
+        let lanes = Lanes {
+            by_member: (0..group.size()).map(lane).collect(),
+            done: Vec::new(),
+        };
         Engine {
             group,
             lanes: Arc::new(Mutex::new(lanes)),
@@ -158,7 +167,7 @@ impl<T: Transport> Engine<T> {
             .programs
             .get(&request.operation, plan, world, self.group.rank());
         tracing::trace!(call = %ongoing.call(), %plan, "collective");
-        let lanes = &mut turn.0;
+        let lanes = &mut *turn.0;
         match self.execute(&ongoing, &program, lanes, request, plan).await {
             Ok(()) => {
                 ongoing.finish();
@@ -206,7 +215,7 @@ impl<T: Transport> Engine<T> {
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
-        lanes: &mut [Lane<T>],
+        lanes: &mut Lanes<T>,
         request: Request<'_>,
         plan: Plan,
     ) -> Result<(), Failure> {
@@ -258,7 +267,7 @@ impl<T: Transport> Engine<T> {
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
-        lanes: &mut [Lane<T>],
+        lanes: &mut Lanes<T>,
     ) -> Result<(), Failure> {
         let scratch = vec![0; program.schedule.scratch];
         let mut memory = Memory {
@@ -277,7 +286,7 @@ impl<T: Transport> Engine<T> {
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
-        lanes: &mut [Lane<T>],
+        lanes: &mut Lanes<T>,
         request: Request<'_>,
         wide: Wide,
     ) -> Result<(), Failure> {
@@ -337,12 +346,12 @@ impl<T: Transport> Engine<T> {
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
-        lanes: &mut [Lane<T>],
+        lanes: &mut Lanes<T>,
         memory: &mut Memory<'_>,
         combiner: Combiner<'_>,
     ) -> Result<(), Failure> {
         for peer in &program.peers {
-            if let Some(lane) = lanes.get_mut(peer.member)
+            if let Some(lane) = lanes.by_member.get_mut(peer.member)
                 && lane.send.is_none()
             {
                 let opened = self
@@ -352,7 +361,9 @@ impl<T: Transport> Engine<T> {
                 lane.send = Some(opened);
             }
         }
-        let mut executor = Executor::new(call, program, memory, combiner, &self.pool, lanes);
+        let Lanes { by_member, done } = lanes;
+        let mut executor =
+            Executor::new(call, program, memory, combiner, &self.pool, by_member, done);
         let trouble = match poll_fn(|cx| executor.poll(cx)).await {
             Ok(()) => return Ok(()),
             Err(trouble) => trouble,
@@ -368,6 +379,7 @@ impl<T: Transport> Engine<T> {
     /// Ends the lanes and waits until everything sent has arrived. Lanes that broke are passed over.
     pub(crate) async fn drain(&self) {
         let mut lanes = self.lanes.lock().await;
+        let lanes = &mut lanes.by_member;
         for stream in lanes.iter_mut().filter_map(|lane| lane.send.as_mut()) {
             let _ = stream.finish();
         }

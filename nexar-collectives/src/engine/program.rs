@@ -105,9 +105,17 @@ fn common_chunks(schedule: &Schedule) -> (Vec<Option<u32>>, Vec<u32>) {
     (shared.collect(), sharers)
 }
 
-/// The prepared schedules of a communicator.
+/// The prepared schedules of a communicator, the last used first: looking through a few costs less than hashing what
+/// a call is.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(Mutex<HashMap<(Operation, Plan), Arc<Program>>>);
+pub(crate) struct Programs(Mutex<Vec<Prepared>>);
+
+#[derive(Debug)]
+struct Prepared {
+    operation: Operation,
+    plan: Plan,
+    program: Arc<Program>,
+}
 
 impl Programs {
     /// The program of this rank.
@@ -118,10 +126,11 @@ impl Programs {
         world: usize,
         rank: usize,
     ) -> Arc<Program> {
-        let key = (operation.clone(), plan);
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = cache.get(&key) {
-            return Arc::clone(program);
+        let known = |of: &Prepared| of.plan == plan && of.operation == *operation;
+        if let Some(at) = cache.iter().position(known) {
+            cache[..=at].rotate_right(1);
+            return Arc::clone(&cache[0].program);
         }
         // Calls that move nothing are compared all the same: they run as a barrier.
         let schedule = match operation.is_empty() {
@@ -131,10 +140,15 @@ impl Programs {
         let program = Arc::new(Program::new(schedule, world));
         tracing::debug!(?operation, world, %plan, "algorithm chosen");
         if program.schedule.items.len() <= MAX_CACHED_ITEMS {
-            if cache.len() >= MAX_CACHED {
-                cache.clear();
-            }
-            cache.insert(key, Arc::clone(&program));
+            cache.truncate(MAX_CACHED - 1);
+            cache.insert(
+                0,
+                Prepared {
+                    operation: operation.clone(),
+                    plan,
+                    program: Arc::clone(&program),
+                },
+            );
         }
         program
     }
