@@ -11,7 +11,10 @@ use crate::{
     values::Value,
 };
 use nexar_collectives::{Builder, Communicator, DataType, Error, bf16, f16};
-use std::{env, io};
+use std::{
+    env, io,
+    time::{Duration, Instant},
+};
 
 /// How a run ended that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,26 +50,28 @@ impl RankError {
 
 /// Joins the group that the environment describes and measures with it.
 pub(crate) async fn run(args: &Args) -> Result<Outcome, RankError> {
+    let begun = Instant::now();
     let comm = join(args).await?;
+    let formed = begun.elapsed();
     check_world(args, &comm)?;
     let load = match args.beside {
         Some(bytes) => Some(Load::start(&comm, bytes).await?),
         None => None,
     };
     let wrong = match args.dtype {
-        DataType::F32 => measure::<f32>(&comm, args).await,
-        DataType::F64 => measure::<f64>(&comm, args).await,
-        DataType::F16 => measure::<f16>(&comm, args).await,
-        DataType::Bf16 => measure::<bf16>(&comm, args).await,
-        DataType::I8 => measure::<i8>(&comm, args).await,
-        DataType::I16 => measure::<i16>(&comm, args).await,
-        DataType::I32 => measure::<i32>(&comm, args).await,
-        DataType::I64 => measure::<i64>(&comm, args).await,
-        DataType::U8 => measure::<u8>(&comm, args).await,
-        DataType::U16 => measure::<u16>(&comm, args).await,
-        DataType::U32 => measure::<u32>(&comm, args).await,
-        DataType::U64 => measure::<u64>(&comm, args).await,
-        DataType::Bool => measure::<bool>(&comm, args).await,
+        DataType::F32 => measure::<f32>(&comm, args, formed).await,
+        DataType::F64 => measure::<f64>(&comm, args, formed).await,
+        DataType::F16 => measure::<f16>(&comm, args, formed).await,
+        DataType::Bf16 => measure::<bf16>(&comm, args, formed).await,
+        DataType::I8 => measure::<i8>(&comm, args, formed).await,
+        DataType::I16 => measure::<i16>(&comm, args, formed).await,
+        DataType::I32 => measure::<i32>(&comm, args, formed).await,
+        DataType::I64 => measure::<i64>(&comm, args, formed).await,
+        DataType::U8 => measure::<u8>(&comm, args, formed).await,
+        DataType::U16 => measure::<u16>(&comm, args, formed).await,
+        DataType::U32 => measure::<u32>(&comm, args, formed).await,
+        DataType::U64 => measure::<u64>(&comm, args, formed).await,
+        DataType::Bool => measure::<bool>(&comm, args, formed).await,
         other => Err(RankError::Usage(format!(
             "--dtype: {other} cannot be measured yet"
         ))),
@@ -104,11 +109,17 @@ fn check_world(args: &Args, comm: &Communicator) -> Result<(), RankError> {
 }
 
 /// Measures what the command line says with elements of this type; gives the number of wrong ones.
-async fn measure<E: Value>(comm: &Communicator, args: &Args) -> Result<u64, RankError> {
+async fn measure<E: Value>(
+    comm: &Communicator,
+    args: &Args,
+    formed: Duration,
+) -> Result<u64, RankError> {
     match args.subject {
-        Subject::Collective(kind) => sweep(args, Collective::<E>::new(comm, args, kind)?).await,
-        Subject::Compressed => sweep(args, Compressed::new(comm, args)?).await,
-        Subject::SendRecv => sweep(args, Messages::<E>::new(comm, args)?).await,
-        Subject::Rpc => sweep(args, Calls::new(comm, args).await?).await,
+        Subject::Collective(kind) => {
+            sweep(args, formed, Collective::<E>::new(comm, args, kind)?).await
+        }
+        Subject::Compressed => sweep(args, formed, Compressed::new(comm, args)?).await,
+        Subject::SendRecv => sweep(args, formed, Messages::<E>::new(comm, args)?).await,
+        Subject::Rpc => sweep(args, formed, Calls::new(comm, args).await?).await,
     }
 }

@@ -10,6 +10,7 @@ use crate::{
 };
 use nexar_collectives::{Communicator, Error, Result};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Something that is measured at several sizes, together by all ranks.
 pub(crate) trait Benchmark {
@@ -54,9 +55,10 @@ pub(crate) struct Context<'a> {
     pub(crate) wrong: Option<u64>,
 }
 
-/// Measures all sizes; gives the number of wrong elements on all ranks.
+/// Measures all sizes in a group that took `formed` to form; gives the number of wrong elements on all ranks.
 pub(crate) async fn sweep<B: Benchmark>(
     args: &Args,
+    formed: Duration,
     mut bench: B,
 ) -> std::result::Result<u64, RankError> {
     let (rank, ranks) = (bench.comm().rank(), bench.comm().world_size());
@@ -66,7 +68,8 @@ pub(crate) async fn sweep<B: Benchmark>(
         let mut table = Report::new(args.json.as_deref(), B::COLUMNS)?;
         let (name, headline) = (args.subject.name(), bench.headline());
         table.start(&format!(
-            "{name}: {ranks} ranks, transport {transport}{headline}"
+            "{name}: {ranks} ranks, transport {transport}{headline}; formed in {:.1} ms",
+            formed.as_secs_f64() * 1e3
         ))?;
         report = Some(table);
     }
