@@ -1,9 +1,11 @@
 //! On what was measured.
 
-use std::{fs, process::Command, thread};
+use super::format::date;
+use serde::{Deserialize, Serialize};
+use std::{fs, process::Command, thread, time::SystemTime};
 
 /// The machine and the build that results belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Machine {
     /// Model of the processor.
@@ -29,6 +31,19 @@ impl Machine {
             rustc: output("rustc", &["--version"]).unwrap_or_else(unknown),
             commit: commit().unwrap_or_else(unknown),
         }
+    }
+
+    /// The beginning of a report: when, and on what.
+    pub(crate) fn describe(&self, time: SystemTime) -> String {
+        format!(
+            "{date}, {cpu}, {cores} cores, {kernel}, loopback; {rustc}, commit {commit}.",
+            date = date(time),
+            cpu = self.cpu,
+            cores = self.cores,
+            kernel = self.kernel,
+            rustc = self.rustc,
+            commit = self.commit,
+        )
     }
 }
 
