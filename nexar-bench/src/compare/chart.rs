@@ -14,7 +14,7 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-const SIZE: (u32, u32) = (1000, 440);
+const SIZE: (u32, u32) = (900, 720);
 
 /// Height of the line with the names.
 const LEGEND: u32 = 34;
@@ -23,7 +23,7 @@ const LEGEND: u32 = 34;
 const LEFT: u32 = 62;
 const BELOW: u32 = 30;
 
-/// A library's times: of which sizes, as positions in [`SIZES`], and how long in microseconds.
+/// A library's times: of which sizes, and how long in microseconds.
 struct Series {
     subject: Subject,
     times: Vec<(usize, f64)>,
@@ -63,15 +63,20 @@ pub fn chart(results: &Results, ranks: usize) -> Result<Option<String>, CompareE
 }
 
 fn series(results: &Results, ranks: usize, subject: Subject) -> Series {
-    let time = |(at, &bytes): (usize, &usize)| {
+    let time = |&bytes: &usize| {
         let line = Line::new(Operation::AllReduce, ranks, bytes);
         let time = results.entry(&line)?.time(subject)?;
-        (time > 0.0).then_some((at, time))
+        (time > 0.0).then_some((bytes, time))
     };
     Series {
         subject,
-        times: SIZES.iter().enumerate().filter_map(time).collect(),
+        times: SIZES.iter().filter_map(time).collect(),
     }
+}
+
+/// Where a size stands: each power of two has the same width.
+fn place(bytes: usize) -> f64 {
+    (bytes as f64).log2()
 }
 
 /// GB/s that a rank's links carry, whatever the number of ranks.
@@ -89,7 +94,7 @@ fn draw<'a>(area: &Area<'a>, ranks: usize, all: &[Series]) -> Result<(), DrawErr
     let area = area.titled(&format!("All-reduce of {ranks} ranks, by size"), title)?;
     let (names, panels) = area.split_vertically(LEGEND);
     legend(&names, all)?;
-    let (left, right) = panels.split_horizontally(SIZE.0 / 2);
+    let (above, below) = panels.split_vertically(panels.dim_in_pixel().1 / 2);
     // The logarithm makes decades equally high.
     let times = points(all, |_, us| us.log10());
     let (low, high) = range(&times);
@@ -97,10 +102,10 @@ fn draw<'a>(area: &Area<'a>, ranks: usize, all: &[Series]) -> Result<(), DrawErr
     let ticks: Vec<_> = decades
         .map(|power| (f64::from(power), power_of_ten(power)))
         .collect();
-    panel(&left, "time", &ticks, &times)?;
+    panel(&above, "time", &ticks, &times)?;
     let rates = points(all, |bytes, us| bus_bandwidth(ranks, bytes, us));
     let ticks = rate_ticks(range(&rates).1);
-    panel(&right, "bus bandwidth, GB/s", &ticks, &rates)?;
+    panel(&below, "bus bandwidth, GB/s", &ticks, &rates)?;
     area.present()
 }
 
@@ -108,14 +113,9 @@ fn draw<'a>(area: &Area<'a>, ranks: usize, all: &[Series]) -> Result<(), DrawErr
 type Points = Vec<(RGBColor, Vec<(f64, f64)>)>;
 
 fn points(all: &[Series], height: impl Fn(usize, f64) -> f64) -> Points {
-    let place = |&(at, us): &(usize, f64)| (at as f64, height(SIZES[at], us));
+    let at = |&(bytes, us): &(usize, f64)| (place(bytes), height(bytes, us));
     all.iter()
-        .map(|series| {
-            (
-                color(series.subject),
-                series.times.iter().map(place).collect(),
-            )
-        })
+        .map(|series| (color(series.subject), series.times.iter().map(at).collect()))
         .collect()
 }
 
@@ -181,7 +181,7 @@ fn panel<'a>(
         [(low, _), .., (high, _)] => (*low, *high),
         _ => (0.0, 1.0),
     };
-    let (first, last) = (-0.3, SIZES.len() as f64 - 0.7);
+    let (first, last) = (place(SIZES[0]) - 0.6, place(SIZES[SIZES.len() - 1]) + 0.6);
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .margin_top(24)
@@ -197,9 +197,9 @@ fn panel<'a>(
         chart.draw_series([label])?;
     }
     let below = text.clone().pos(Pos::new(HPos::Center, VPos::Top));
-    for (at, bytes) in SIZES.iter().enumerate() {
-        let at = (at as f64, low);
-        let label = EmptyElement::at(at) + Text::new(readable(*bytes), (0, 8), below.clone());
+    for bytes in SIZES {
+        let at = (place(bytes), low);
+        let label = EmptyElement::at(at) + Text::new(readable(bytes), (0, 8), below.clone());
         chart.draw_series([label])?;
     }
     let above = text.pos(Pos::new(HPos::Left, VPos::Bottom));

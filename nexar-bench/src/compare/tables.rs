@@ -106,16 +106,12 @@ fn introduction(results: &Results) -> String {
     };
     let mut text = newest.machine.describe(newest.time_measured());
     text.push_str(&libraries(results));
-    let pairs = newest.us.values().map(Vec::len).max().unwrap_or_default();
     let [met, missed, unknown] = targets::count(results);
-    let turns = match pairs {
-        1 => "once".into(),
-        pairs => format!("{pairs} times in turn"),
-    };
+    let turns = turns(results);
     push(
         &mut text,
         &format!(
-            "`{COMMAND}` measured everything {turns}: nexar on quinn, its default, nexar on s2n-quic, and each \
+            "`{COMMAND}` measured each line {turns}: nexar on quinn, its default, nexar on s2n-quic, and each \
              other library; f32 sum, default settings, one process for each rank. Figures are medians of the \
              time of one operation, back to back, on the slowest rank. Behind a figure of another library \
              stands how many times as long as nexar on quinn it takes, the median of the ratios pair by pair, \
@@ -131,6 +127,18 @@ fn introduction(results: &Results) -> String {
         push(&mut text, &note);
     }
     text
+}
+
+/// How many turns everybody had.
+fn turns(results: &Results) -> String {
+    let entries = results.entries.iter();
+    let turns = entries.filter_map(|entry| entry.us.values().map(Vec::len).max());
+    let turns: BTreeSet<_> = turns.collect();
+    match (turns.first(), turns.last()) {
+        (Some(1) | None, Some(1) | None) => "once".into(),
+        (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most} times in turn"),
+        (_, most) => format!("{} times in turn", most.unwrap_or(&1)),
+    }
 }
 
 /// The versions of the other libraries.
@@ -257,10 +265,10 @@ fn factor(value: f64) -> String {
 fn target(bound: Bound, entry: &Entry) -> String {
     let what = match bound {
         Bound::Faster(subject) => format!("faster than {}", subject.title()),
-        Bound::AtLeast(subject, times) => format!("{times:.1} x {}", subject.title()),
+        Bound::AtLeast(subject, times) => format!("at least {times:.1} x {}", subject.title()),
         Bound::Below(us) => format!("below {us} us"),
-        Bound::GigabytesPerSecond(rate) => format!("{rate} GB/s"),
-        Bound::CallsPerSecond(rate) => format!("{} calls/s", significant(rate)),
+        Bound::GigabytesPerSecond(rate) => format!("at least {rate} GB/s"),
+        Bound::CallsPerSecond(rate) => format!("at least {} calls/s", significant(rate)),
     };
     match targets::verdict(bound, entry) {
         Verdict::Met => format!("met: {what}"),
@@ -315,18 +323,19 @@ mod tests {
                 "| | quinn | s2n-quic | Open MPI | Gloo | nexar 0.2.0 | nexar 0.2.0 QUIC | target |",
                 "|---|--:|--:|--:|--:|--:|--:|---|",
                 "| all-reduce, 4 ranks, 1 MiB | 2.20 ms | 2.10 ms | not installed | 4.00 ms, 1.75 (1.50-2.00) | \
-                 failed | not measured | not measured: 1.0 x Open MPI; met: faster than Gloo; not measured: \
+                 failed | not measured | not measured: at least 1.0 x Open MPI; met: faster than Gloo; not measured: \
                  faster than nexar 0.2.0 |",
                 "![All-reduce of 4 ranks](all-reduce-4.svg)",
                 "| stream, 2 ranks, 1 MiB | 1.00 GB/s | not measured | not installed | not measured | not \
-                 measured | not measured | **missed**: 2.5 GB/s |",
+                 measured | not measured | **missed**: at least 2.5 GB/s |",
                 "| | quinn | s2n-quic | nexar 0.2.0 | target |",
-                "| calls-64, 2 ranks, 8 B | 160,000 calls/s | not measured | 10,000 calls/s, 16 | met: 150,000 \
+                "| calls-64, 2 ranks, 8 B | 160,000 calls/s | not measured | 10,000 calls/s, 16 | met: at least 150,000 \
                  calls/s |",
                 "Not measured: `barrier n=2`, `barrier n=4`, `barrier n=8`.",
             ],
         );
         assert!(text.contains("Targets: 2 met, 1 missed, "));
+        assert!(text.contains("measured each line 1 to 3 times in turn: "));
     }
 
     #[test]
