@@ -1,12 +1,13 @@
 //! What the tools of nexar share: starting the ranks of a program on this machine
-//! ([`launch`]), log lines ([`log`]), the values of their command-line options ([`options`]), and tables of
-//! what the benches have measured ([`report`]).
+//! ([`launch`]), log lines ([`log`]), the values of their command-line options ([`options`]), tables of
+//! what the benches have measured ([`report`]), and measuring nexar beside other libraries ([`compare`]).
 //!
 //! The tools themselves are the binaries `nexar-perf`, which measures collectives and prints the table
-//! of nccl-tests, `nexar-run`, which starts N local ranks of any program, and `nexar-report`, which writes
-//! the tables.
+//! of nccl-tests, `nexar-run`, which starts N local ranks of any program, `nexar-report`, which writes
+//! the tables, and `nexar-compare`, which measures and writes the comparison.
 #![warn(missing_docs)]
 
+pub mod compare;
 pub mod launch;
 pub mod log;
 pub mod options;

@@ -1,4 +1,4 @@
-//! Values of command-line options that both tools take.
+//! Values of command-line options that the tools share.
 
 use nexar_quic::{Backend, BackendError};
 use std::time::Duration;
@@ -46,6 +46,18 @@ pub fn time_limit(text: &str) -> Result<Duration, String> {
     } else {
         Ok(limit)
     }
+}
+
+/// A size for people: `8 B`, `64 KiB`, `1.5 MiB`.
+pub fn readable(bytes: usize) -> String {
+    let (unit, name) = match bytes {
+        0..1024 => return format!("{bytes} B"),
+        1024..0x10_0000 => (1 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    let value = (bytes as f64 / f64::from(unit) * 100.0).round() / 100.0;
+    format!("{value} {name}")
 }
 
 #[cfg(test)]

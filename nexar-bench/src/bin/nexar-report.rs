@@ -69,9 +69,11 @@ fn run(args: &Args) -> Result<(), Error> {
     let results = report::read(&directory)?;
     let page = fs::read_to_string(&args.page).map_err(file("read", &args.page))?;
     let chart = report::chart(&results)?;
-    let link = chart.as_ref().map(|_| link(&args.page, &args.chart));
+    let link = chart
+        .as_ref()
+        .map(|_| report::link(&args.page, &args.chart));
     let tables = report::tables(&results, &Machine::this(), link.as_deref());
-    let page = report::insert(&page, &tables).map_err(|source| Error::Page {
+    let page = report::insert(&page, "transports", &tables).map_err(|source| Error::Page {
         path: args.page.clone(),
         source,
     })?;
@@ -94,12 +96,6 @@ fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         path: path.to_owned(),
         source,
     }
-}
-
-/// How the page refers to the chart: by name where they are in one directory.
-fn link(page: &Path, chart: &Path) -> String {
-    let near = page.parent().and_then(|dir| chart.strip_prefix(dir).ok());
-    near.unwrap_or(chart).display().to_string()
 }
 
 #[cfg(test)]
@@ -126,12 +122,5 @@ mod tests {
         let error = run(&args).unwrap_err().to_string();
         assert!(error.contains("--bench transports"), "{error}");
         assert!(paths.iter().all(|path| !path.exists()));
-    }
-
-    #[test]
-    fn the_page_refers_to_a_chart_beside_it_by_name() {
-        let page = Path::new("docs/benchmarks.md");
-        assert_eq!(link(page, Path::new("docs/a.svg")), "a.svg");
-        assert_eq!(link(page, Path::new("/tmp/a.svg")), "/tmp/a.svg");
     }
 }

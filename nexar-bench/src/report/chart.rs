@@ -9,11 +9,14 @@ use plotters::{
 use std::fmt::Display;
 
 const SIZE: (u32, u32) = (900, 420);
-const FONT: &str = "sans-serif";
-const TITLE: i32 = 20;
-const TEXT: i32 = 14;
-const DARK: RGBColor = RGBColor(40, 40, 40);
-const GRID: RGBColor = RGBColor(210, 210, 210);
+pub(crate) const FONT: &str = "sans-serif";
+pub(crate) const TITLE: i32 = 20;
+pub(crate) const TEXT: i32 = 14;
+pub(crate) const DARK: RGBColor = RGBColor(40, 40, 40);
+pub(crate) const GRID: RGBColor = RGBColor(210, 210, 210);
+
+pub(crate) const BLUE: RGBColor = RGBColor(38, 110, 168);
+pub(crate) const ORANGE: RGBColor = RGBColor(233, 151, 62);
 
 /// One kind of bar.
 struct Series {
@@ -28,13 +31,13 @@ const SERIES: [Series; 2] = [
     Series {
         group: Group::OneWay,
         name: "one way",
-        color: RGBColor(38, 110, 168),
+        color: BLUE,
         place: (-0.36, -0.02),
     },
     Series {
         group: Group::BothWays,
         name: "both ways at the same time, each direction",
-        color: RGBColor(233, 151, 62),
+        color: ORANGE,
         place: (0.02, 0.36),
     },
 ];
@@ -157,27 +160,9 @@ fn draw<'a>(
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Amount, fixture, plan},
+        super::{Amount, fixture, plan, svg::texts},
         *,
     };
-
-    /// The texts of an XML document whose elements are properly nested.
-    fn texts(xml: &str) -> Vec<String> {
-        let (mut open, mut texts) = (Vec::new(), Vec::new());
-        for part in xml.trim().split('<').skip(1) {
-            let (tag, text) = part.split_once('>').expect("a tag has an end");
-            match tag.strip_prefix('/') {
-                Some(name) => assert_eq!(open.pop(), Some(name)),
-                None if tag.ends_with('/') => {}
-                None => open.push(tag.split_whitespace().next().expect("a tag has a name")),
-            }
-            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
-            assert!(!text.contains('&'), "{text}");
-            texts.push(text.trim().to_owned());
-        }
-        assert_eq!(open, [""; 0]);
-        texts
-    }
 
     #[test]
     fn every_subject_stands_in_the_chart() {

@@ -1,9 +1,11 @@
 //! On what was measured.
 
-use std::{fs, process::Command, thread};
+use super::format::date;
+use serde::{Deserialize, Serialize};
+use std::{fs, process::Command, thread, time::SystemTime};
 
 /// The machine and the build that results belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Machine {
     /// Model of the processor.
@@ -30,6 +32,19 @@ impl Machine {
             commit: commit().unwrap_or_else(unknown),
         }
     }
+
+    /// The beginning of a report: when, and on what.
+    pub(crate) fn describe(&self, time: SystemTime) -> String {
+        format!(
+            "{date}, {cpu}, {cores} cores, {kernel}, loopback; {rustc}, commit {commit}.",
+            date = date(time),
+            cpu = self.cpu,
+            cores = self.cores,
+            kernel = self.kernel,
+            rustc = self.rustc,
+            commit = self.commit,
+        )
+    }
 }
 
 fn unknown() -> String {
@@ -55,6 +70,8 @@ fn commit() -> Option<String> {
     let commit = output("git", &["rev-parse", "--short", "HEAD"])?;
     let changes = Command::new("git")
         .args(["status", "--porcelain", "--untracked-files=no"])
+        // Reports go there; no build depends on it.
+        .args(["--", ":(top)", ":(top,exclude)docs"])
         .output()
         .is_ok_and(|output| !output.stdout.is_empty());
     Some(match changes {

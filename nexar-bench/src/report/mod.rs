@@ -11,18 +11,21 @@
 //! # }
 //! ```
 
-mod chart;
+pub(crate) mod chart;
 #[cfg(test)]
 mod fixture;
+pub(crate) mod format;
 mod machine;
 mod page;
 pub mod plan;
 mod results;
-mod tables;
+#[cfg(test)]
+pub(crate) mod svg;
+pub(crate) mod tables;
 
 pub use chart::chart;
 pub use machine::Machine;
-pub use page::insert;
+pub use page::{insert, link};
 pub use results::{Amount, Measurement, Time, read};
 pub use tables::tables;
 
@@ -67,9 +70,9 @@ pub enum ReportError {
     )]
     Markers {
         /// The line before the tables.
-        begin: &'static str,
+        begin: String,
         /// The line after them.
-        end: &'static str,
+        end: String,
     },
     /// The chart could not be drawn.
     #[error("cannot draw the chart: {0}")]

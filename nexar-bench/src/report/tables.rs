@@ -2,12 +2,10 @@
 
 use super::{
     Amount, Machine, Measurement,
+    format::{minute, significant},
     plan::{self, Group},
 };
-use std::{
-    fmt::Write as _,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Results further apart than this are not from one run.
 const ONE_RUN: Duration = Duration::from_secs(3600);
@@ -42,7 +40,7 @@ pub fn tables(results: &[Measurement], machine: &Machine, chart: Option<&str>) -
 }
 
 /// Adds a block.
-fn push(text: &mut String, block: &str) {
+pub(crate) fn push(text: &mut String, block: &str) {
     if !text.is_empty() {
         text.push_str("\n\n");
     }
@@ -53,15 +51,7 @@ fn introduction(results: &[Measurement], machine: &Machine) -> String {
     let newest = results.iter().map(|m| m.written).max();
     let oldest = results.iter().map(|m| m.written).min();
     let (newest, oldest) = (newest.unwrap_or(UNIX_EPOCH), oldest.unwrap_or(UNIX_EPOCH));
-    let mut text = format!(
-        "{date}, {cpu}, {cores} cores, {kernel}, loopback; {rustc}, commit {commit}.",
-        date = date(newest),
-        cpu = machine.cpu,
-        cores = machine.cores,
-        kernel = machine.kernel,
-        rustc = machine.rustc,
-        commit = machine.commit,
-    );
+    let mut text = machine.describe(newest);
     let complete = Group::ALL.iter().all(|&group| {
         let rows: Vec<_> = results.iter().filter(|m| m.group == group).collect();
         missing(group, &rows).is_none()
@@ -272,70 +262,6 @@ fn missing(group: Group, rows: &[&Measurement]) -> Option<String> {
     Some(format!("Not measured: {what}. {command} does it{feature}."))
 }
 
-/// Three significant digits, or all before the point, with commas.
-fn significant(value: f64) -> String {
-    let decimals = match value.abs() {
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        v if v >= 0.9995 => 2,
-        _ => 3,
-    };
-    let text = format!("{value:.decimals$}");
-    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + fraction
-}
-
-/// The day, UTC.
-fn date(time: SystemTime) -> String {
-    let days = time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-        / 86_400;
-    let (year, month, day) = civil(days);
-    format!("{year}-{month:02}-{day:02}")
-}
-
-/// The day and minute, UTC.
-fn minute(time: SystemTime) -> String {
-    let minutes = time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-        / 60;
-    let mut text = date(time);
-    // Writing to a string cannot fail.
-    let _ = write!(text, " {:02}:{:02}", minutes / 60 % 24, minutes % 60);
-    text
-}
-
-/// Year, month and day, so many days after 1970-01-01.
-fn civil(mut days: u64) -> (u64, u64, u64) {
-    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::fixture, *};
@@ -433,44 +359,5 @@ mod tests {
             ),
             "{text}"
         );
-    }
-
-    #[test]
-    fn three_digits_and_commas() {
-        let shown = [
-            0.0,
-            0.0261,
-            0.99951,
-            1.005,
-            9.994,
-            9.996,
-            99.94,
-            99.96,
-            1234.5,
-            1_234_567.8,
-        ];
-        let expected = [
-            "0.000",
-            "0.026",
-            "1.00",
-            "1.00",
-            "9.99",
-            "10.0",
-            "99.9",
-            "100",
-            "1,234",
-            "1,234,568",
-        ];
-        assert_eq!(shown.map(significant), expected);
-    }
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(59), (1970, 3, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(11_322), (2000, 12, 31));
-        assert_eq!(civil(11_323), (2001, 1, 1));
-        assert_eq!(civil(20_787), (2026, 11, 30));
     }
 }

@@ -1,5 +1,7 @@
 //! Sizes in bytes.
 
+pub(crate) use nexar_bench::options::readable;
+
 /// Reads a size: a number with an optional K, M or G (binary), which may have a fraction as long as the
 /// result is whole: `8`, `64K`, `1.5M`, `1GiB`.
 pub(crate) fn parse(text: &str) -> Result<usize, String> {
@@ -31,18 +33,6 @@ fn scaled(digits: &str, shift: u32) -> Option<usize> {
     usize::try_from(scaled / unit)
         .ok()
         .filter(|bytes| isize::try_from(*bytes).is_ok())
-}
-
-/// A size for people: `8 B`, `64 KiB`, `1.5 MiB`.
-pub(crate) fn readable(bytes: usize) -> String {
-    let (unit, name) = match bytes {
-        0..1024 => return format!("{bytes} B"),
-        1024..0x10_0000 => (1 << 10, "KiB"),
-        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
-        _ => (1 << 30, "GiB"),
-    };
-    let value = (bytes as f64 / f64::from(unit) * 100.0).round() / 100.0;
-    format!("{value} {name}")
 }
 
 /// Sizes from `min` to `max`, each `factor` times the one before.
