@@ -10,7 +10,7 @@ mod request;
 pub(crate) use request::{Combine, Elements, Request};
 
 use crate::communicator::Place;
-use crate::schedule::{self, Collective, Operation, Overrides, Plan};
+use crate::schedule::{self, Collective, Hosts, Operation, Overrides, Plan};
 use executor::{Executor, Lane, Trouble};
 use memory::{Arithmetic, Combiner, Memory};
 use nexar_core::{
@@ -178,6 +178,7 @@ impl<T: Transport> Engine<T> {
             &request.operation,
             elements.size(),
             self.group.size(),
+            Hosts::of(&self.group),
             forced,
             elements.accumulator().is_some(),
             elements.is_ordered(),
