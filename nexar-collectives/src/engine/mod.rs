@@ -171,7 +171,8 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn plan(&self, request: &Request<'_>) -> Plan {
+    /// How a call is carried out; the same on all ranks.
+    pub(crate) fn plan(&self, request: &Request<'_>) -> Plan {
         let forced = self.overrides.get(request.operation.collective());
         let elements = &request.elements;
         schedule::select(
