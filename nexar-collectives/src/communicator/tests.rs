@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     engine::{Elements, Request},
-    schedule::{Hosts, Operation, Plan, select},
+    schedule::{Collective, Hosts, Operation, Plan, select},
 };
 use nexar_core::{
     DataType, ReduceOp,

@@ -298,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn small_is_recursive_doubling_large_is_direct_or_ring() {
+    fn small_is_recursive_doubling_large_is_direct() {
         let name = |bytes, world| all_reduce(bytes, world, None, false).algorithm;
         assert_eq!(name(64 * KIB, 2), Algorithm::RecursiveDoubling);
         assert_eq!(name(65 * KIB, 2), Algorithm::Direct);
         assert_eq!(name(4 * KIB, 16), Algorithm::RecursiveDoubling);
         assert_eq!(name(4 * KIB + 4, 16), Algorithm::Direct);
         assert_eq!(name(64 * MIB, 16), Algorithm::Direct);
-        assert_eq!(name(64 * MIB, 17), Algorithm::Ring);
+        assert_eq!(name(64 * MIB, 17), Algorithm::Direct);
         assert_eq!(
             all_reduce(64 * MIB, 4, None, false),
             Plan {

@@ -18,18 +18,20 @@ pub fn sizes() -> impl Iterator<Item = usize> {
 const HYSTERESIS: f64 = 1.05;
 
 /// The same for worlds that share their lines.
-const SHARED: f64 = 1.10;
+const SHARED: f64 = 1.15;
 
 /// The bytes of an element, as most programs have them.
 const ELEMENT: usize = 4;
 
 const KIB: usize = 1 << 10;
 
-/// The choices that are considered.
-pub(super) fn choices(collective: Collective, hosts: Hosts, machine: &Machine) -> Vec<Choice> {
-    let known = schedule::algorithms(collective).iter();
-    known
-        .flat_map(|algorithm| parameters(collective, *algorithm, hosts, machine))
+/// The choices that are considered; of those that take the same time, the first counts: a direct exchange.
+fn choices(collective: Collective, hosts: Hosts, machines: &[Machine]) -> Vec<Choice> {
+    let mut algorithms = schedule::algorithms(collective).to_vec();
+    algorithms.sort_by_key(|algorithm| *algorithm != Algorithm::Direct);
+    algorithms
+        .into_iter()
+        .flat_map(|algorithm| parameters(collective, algorithm, hosts, machines))
         .collect()
 }
 
@@ -38,7 +40,7 @@ fn parameters(
     collective: Collective,
     algorithm: Algorithm,
     hosts: Hosts,
-    machine: &Machine,
+    machines: &[Machine],
 ) -> Vec<Choice> {
     use Algorithm::{Binomial, Chain, Direct, Ring, ScatterAllGather};
     let reduces = matches!(
@@ -76,8 +78,8 @@ fn parameters(
         segment,
         lookahead,
     };
-    let enough =
-        |choice: &Choice| !overlaps || choice.segment * choice.lookahead >= machine.in_flight();
+    let least = machines.iter().map(Machine::in_flight).max().unwrap_or(0);
+    let enough = |choice: &Choice| !overlaps || choice.segment * choice.lookahead >= least;
     pairs.map(choice).filter(enough).collect()
 }
 
@@ -175,6 +177,29 @@ fn is_beyond(times: &[f64]) -> bool {
     times.last().is_some_and(|time| !time.is_finite())
 }
 
+/// By choice and size: the time compared to the best choice, on average over the machines.
+fn average(
+    machines: &[Machine],
+    collective: Collective,
+    world: usize,
+    choices: &[Choice],
+) -> Vec<Vec<f64>> {
+    let mut average = vec![vec![0.0; sizes().count()]; choices.len()];
+    for machine in machines {
+        let times = costs(machine, collective, world, choices);
+        for size in 0..sizes().count() {
+            let best = times
+                .iter()
+                .map(|times| times[size])
+                .fold(f64::INFINITY, f64::min);
+            for (average, times) in average.iter_mut().zip(&times) {
+                average[size] += times[size] / best / machines.len() as f64;
+            }
+        }
+    }
+    average
+}
+
 /// Twice the size after these times, of sizes that double.
 fn extrapolated(times: &[f64]) -> f64 {
     match times {
@@ -238,7 +263,9 @@ struct Shared {
 }
 
 /// The lines for a collective: those that were measured, and from the model what they leave open.
-pub(super) fn derive(machine: &Machine, hosts: Hosts, collective: Collective) -> Vec<Rule> {
+///
+/// On several machines, what counts is how much longer than the best choice a choice takes, on average.
+pub(super) fn derive(machines: &[Machine], hosts: Hosts, collective: Collective) -> Vec<Rule> {
     let measured = schedule::measured::rules(hosts).iter();
     let mut rules: Vec<_> = measured
         .filter(|rule| rule.collective == collective)
@@ -251,11 +278,11 @@ pub(super) fn derive(machine: &Machine, hosts: Hosts, collective: Collective) ->
         .map(|rule| *rule.world.end())
         .max();
     let above = covered.unwrap_or(0);
-    let choices = choices(collective, hosts, machine);
+    let choices = choices(collective, hosts, machines);
     let worlds: Vec<usize> = WORLDS.into_iter().filter(|world| *world > above).collect();
     let costs: Vec<_> = worlds
         .iter()
-        .map(|world| costs(machine, collective, *world, &choices))
+        .map(|world| average(machines, collective, *world, &choices))
         .collect();
     let mut first = above + 1;
     for shared in share(&costs) {

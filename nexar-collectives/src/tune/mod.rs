@@ -7,7 +7,7 @@ mod model;
 mod tests;
 
 pub use derive::{WORLDS, sizes};
-pub use model::Machine;
+pub use model::{Machine, PART};
 
 use crate::schedule::{self, Algorithm, Collective, Rule};
 use std::ops::RangeInclusive;
@@ -88,8 +88,8 @@ pub fn is_measured(hosts: Hosts, line: &Line) -> bool {
 
 /// The lines for a collective: those that were measured, then what the model says. Takes seconds for collectives in
 /// which every rank sends to every other, and up to 200 MiB.
-pub fn derive(machine: &Machine, hosts: Hosts, collective: Collective) -> Vec<Line> {
-    let rules = derive::derive(machine, hosts.into(), collective);
+pub fn derive(machines: &[Machine], hosts: Hosts, collective: Collective) -> Vec<Line> {
+    let rules = derive::derive(machines, hosts.into(), collective);
     rules.iter().map(Line::from).collect()
 }
 

@@ -10,7 +10,8 @@
 //! - Ranks that share a host share its processors; whoever has waited longest is next.
 //! - A rank sends to the network one message at a time, and receives one at a time; all pairs are
 //!   connected at full speed.
-//! - A message of more than [`PART`] bytes is on its way while its rest is still being written.
+//! - A message of more than [`PART`] bytes is on its way while its rest is still being written: each part
+//!   counts as a message.
 //!
 //! There are no caches, no losses and no flow control in it.
 
@@ -25,7 +26,7 @@ use std::{
 pub struct Machine {
     /// From the end of a send to the arrival of its first byte (L of LogGP).
     pub alpha_ns: f64,
-    /// For which a processor is busy with each message, at each end (o of LogGP).
+    /// For which a processor is busy with each message, or part of a long one, at each end (o of LogGP).
     pub overhead_ns: f64,
     /// Per byte on the wire (G of LogGP); 0 where messages do not leave the host.
     pub beta_ns_per_byte: f64,
@@ -40,10 +41,10 @@ pub struct Machine {
 }
 
 /// Bytes of a message after which the next part is written.
-const PART: usize = 64 << 10;
+pub const PART: usize = 64 << 10;
 
-/// Most steps of a simulation: some 60 MiB, and half a second.
-const STEPS: usize = 1 << 19;
+/// Most steps of a simulation: some 30 MiB, and a tenth of a second.
+const STEPS: usize = 1 << 18;
 
 const NONE: u32 = u32::MAX;
 
@@ -127,8 +128,7 @@ impl Steps {
             }
             for part in 0..parts {
                 let bytes = (bytes - part * PART).min(PART);
-                let overhead = if part == 0 { cost.each } else { 0.0 };
-                let busy = picoseconds(overhead + cost.per_byte * bytes as f64);
+                let busy = picoseconds(cost.each + cost.per_byte * bytes as f64);
                 let step = self.push(rank, busy, bytes);
                 if part == 0 {
                     for id in item.after.iter().flatten() {

@@ -89,7 +89,7 @@ fn a_long_message_is_on_its_way_while_it_is_written() {
     // The wire is what takes longest.
     assert_eq!(
         long,
-        10.0 + part * 0.5 + 1000.0 + parts * part * 2.0 + part * 0.5
+        2.0 * 10.0 + part * 0.5 + 1000.0 + parts * part * 2.0 + part * 0.5
     );
 }
 

@@ -35,11 +35,11 @@ pub(crate) struct Constants {
     cores: Option<usize>,
 
     /// Between hosts: the latency of a message, one way, in microseconds
-    #[arg(long, value_name = "US", default_value = "50", value_parser = number)]
+    #[arg(long, value_name = "US", default_value = "75", value_parser = number)]
     network_alpha_us: f64,
 
-    /// Between hosts: the time of a KiB on the wire, in nanoseconds; that of 10 Gbit/s is 819
-    #[arg(long, value_name = "NS", default_value = "819", value_parser = number)]
+    /// Between hosts: the time of a KiB on the wire, in nanoseconds; that of 25 Gbit/s is 328
+    #[arg(long, value_name = "NS", default_value = "328", value_parser = number)]
     beta_ns_per_kib: f64,
 }
 
@@ -118,6 +118,20 @@ impl Known {
             gamma_ns_per_byte: self.gamma_ns_per_kib / KIB,
             delta_ns_per_byte: self.delta_ns_per_kib / KIB,
             cores,
+        }
+    }
+
+    /// The machines that a table is for: of one host, one whose ranks share its processors, and one that has a
+    /// processor for each.
+    pub(crate) fn machines(&self, hosts: Hosts) -> Vec<Machine> {
+        let machine = self.machine(hosts);
+        let alone = Machine {
+            cores: None,
+            ..machine
+        };
+        match hosts {
+            Hosts::One => vec![machine, alone],
+            Hosts::Several => vec![machine],
         }
     }
 

@@ -116,8 +116,8 @@ fn run(args: &Args) -> Result<(), Error> {
         let machine = constants.machine(Hosts::One);
         return Ok(measure::compare(&perf, &machine, &all, &args.ranks)?);
     }
-    let tables = [Hosts::One, Hosts::Several].map(|hosts| (hosts, constants.machine(hosts)));
-    let tables = tables.map(|(hosts, machine)| (hosts, derive(&machine, hosts, &all)));
+    let tables = [Hosts::One, Hosts::Several].map(|hosts| (hosts, constants.machines(hosts)));
+    let tables = tables.map(|(hosts, machines)| (hosts, derive(&machines, hosts, &all)));
     for (hosts, lines) in &tables {
         print!("{}", write::markdown(*hosts, lines));
     }
@@ -131,7 +131,7 @@ fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// The lines of all collectives, which are derived side by side.
-fn derive(machine: &Machine, hosts: Hosts, collectives: &[Collective]) -> Vec<Line> {
+fn derive(machines: &[Machine], hosts: Hosts, collectives: &[Collective]) -> Vec<Line> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Vec<Line>)>> = Mutex::default();
     let work = || {
@@ -140,7 +140,7 @@ fn derive(machine: &Machine, hosts: Hosts, collectives: &[Collective]) -> Vec<Li
             let Some(collective) = collectives.get(at) else {
                 return;
             };
-            let lines = tune::derive(machine, hosts, *collective);
+            let lines = tune::derive(machines, hosts, *collective);
             done.lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner())
                 .push((at, lines));

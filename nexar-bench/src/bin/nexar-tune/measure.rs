@@ -102,7 +102,8 @@ impl Perf {
         match lines.as_slice() {
             [short, .., long] if short.messages_per_s > 0.0 && long.messages_per_s > 0.0 => {
                 let overhead_us = 1e6 / short.messages_per_s;
-                let long_ns = 1e9 / long.messages_per_s - 1e3 * overhead_us;
+                let parts = long.bytes.div_ceil(tune::PART) as f64;
+                let long_ns = 1e9 / long.messages_per_s - 1e3 * overhead_us * parts;
                 Ok(Messages {
                     latency_us: short.p50_us,
                     overhead_us,

@@ -71,10 +71,11 @@ fn source_line(hosts: Hosts, line: &Line) -> String {
     };
     let collective = format!("{:?},", line.collective);
     let algorithm = format!("{:?},", line.algorithm);
-    let (bytes, segment) = (
-        size(line.bytes, " * KIB,", " * MIB,"),
-        size(line.segment, " * KIB,", " * MIB,"),
-    );
+    let size = |bytes| match size(bytes, " * KIB,", " * MIB,") {
+        one if one.starts_with("1 * ") => one["1 * ".len()..].to_owned(),
+        other => other,
+    };
+    let (bytes, segment) = (size(line.bytes), size(line.segment));
     format!(
         "        rule({collective:<14} {world:<10} {bytes:<10} {algorithm:<18} {segment:<10} {}),{measured}\n",
         line.lookahead

@@ -1,130 +1,168 @@
-//! The tables.
+//! The tables, written by nexar-tune:
+//!
+//! ```text
+//! cargo run --release -p nexar-bench --bin nexar-tune -- --write \
+//!     --alpha-us 3.8 \
+//!     --overhead-us 6.9 \
+//!     --handling-ns-per-kib 1035 \
+//!     --gamma-ns-per-kib 21.7 \
+//!     --delta-ns-per-kib 19.5 \
+//!     --cores 2 \
+//!     --network-alpha-us 75 \
+//!     --beta-ns-per-kib 328
+//! ```
 
 use super::{ANY, KIB, MIB, Rule, rule};
 use nexar_core::{Algorithm, Collective};
 
+/// For ranks of one host.
 #[rustfmt::skip]
 pub(super) const ONE_HOST: &[Rule] = {
     use Algorithm::*;
     use Collective::*;
     &[
-        //   collective     world         up to      algorithm          segment    lookahead
-        rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
+        //   collective     world      up to      algorithm          segment    lookahead
+        rule(Barrier,       1..=ANY,   ANY,       Dissemination,     64 * KIB,  1),
 
-        rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     1..=2,        ANY,       Chain,             128 * KIB, 1),
-        rule(Broadcast,     3..=16,       ANY,       ScatterAllGather,  64 * KIB,  1),
-        rule(Broadcast,     17..=64,      4 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Broadcast,     65..=ANY,     32 * MIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     17..=ANY,     ANY,       Chain,             64 * KIB,  1),
+        rule(Broadcast,     1..=16,    32 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     1..=16,    ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     17..=64,   128 * KIB, Binomial,          64 * KIB,  1),
+        rule(Broadcast,     17..=64,   ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  256 * KIB, Binomial,          64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  128 * MIB, ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  ANY,       Chain,             64 * KIB,  1),
 
-        // Between two ranks both algorithms move the same bytes, recursive doubling in one message.
-        rule(AllReduce,     1..=2,        64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     1..=2,        ANY,       Direct,            128 * KIB, 2),
-        rule(AllReduce,     3..=16,       4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(AllReduce,     1..=ANY,      ANY,       Direct,            96 * KIB,  1),
+        rule(AllReduce,     1..=2,     64 * KIB,  RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(AllReduce,     1..=2,     ANY,       Direct,            128 * KIB, 2), // measured
+        rule(AllReduce,     3..=16,    4 * KIB,   RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(AllReduce,     3..=16,    ANY,       Direct,            96 * KIB,  1), // measured
+        rule(AllReduce,     17..=128,  128 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     17..=128,  ANY,       Direct,            64 * KIB,  1),
+        rule(AllReduce,     129..=ANY, 512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
-        rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
-        rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        17..=64,      512 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        65..=ANY,     2 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+        rule(AllGather,     1..=ANY,   256 * KIB, Bruck,             64 * KIB,  1),
+        rule(AllGather,     1..=ANY,   ANY,       Ring,              64 * KIB,  1),
 
-        // Between two ranks both algorithms send one message, the chain in segments.
-        rule(Scan,          3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+        rule(ReduceScatter, 1..=ANY,   ANY,       Direct,            64 * KIB,  1),
 
-        rule(ExclusiveScan, 3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+        rule(Reduce,        1..=8,     ANY,       Binomial,          64 * KIB,  1),
+        rule(Reduce,        9..=128,   512 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        9..=128,   ANY,       Direct,            64 * KIB,  1),
+        rule(Reduce,        129..=ANY, 2 * MIB,   Binomial,          64 * KIB,  1),
+        rule(Reduce,        129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
+        rule(Gather,        1..=8,     ANY,       Direct,            64 * KIB,  1),
+        rule(Gather,        9..=ANY,   4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Gather,        9..=ANY,   ANY,       Direct,            64 * KIB,  1),
 
-        // Every rank but the root sends one message in both algorithms; the tree only spares the root.
-        rule(Gather,        17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       1..=64,    512,       Binomial,          64 * KIB,  1),
+        rule(Scatter,       1..=64,    ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       65..=ANY,  KIB,       Binomial,          64 * KIB,  1),
+        rule(Scatter,       65..=ANY,  ANY,       Direct,            64 * KIB,  1),
 
-        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=128,   2 * KIB,   Bruck,             64 * KIB,  1),
+        rule(AllToAll,      1..=128,   ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
-        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scan,          1..=32,    64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          1..=32,    ANY,       Chain,             64 * KIB,  1),
+        rule(Scan,          33..=ANY,  128 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          33..=ANY,  ANY,       Chain,             64 * KIB,  1),
+
+        rule(ExclusiveScan, 1..=128,   ANY,       Chain,             64 * KIB,  1),
+        rule(ExclusiveScan, 129..=ANY, 128 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 129..=ANY, ANY,       Chain,             64 * KIB,  1),
+
+        rule(AllToAllV,     1..=ANY,   ANY,       Direct,            64 * KIB,  1),
     ]
 };
 
+/// For ranks on several hosts.
 #[rustfmt::skip]
 pub(super) const SEVERAL_HOSTS: &[Rule] = {
     use Algorithm::*;
     use Collective::*;
     &[
-        //   collective     world         up to      algorithm          segment    lookahead
-        rule(Barrier,       1..=ANY,      ANY,       Dissemination,     1,         1),
+        //   collective     world      up to      algorithm          segment    lookahead
+        rule(Barrier,       1..=ANY,   ANY,       Dissemination,     64 * KIB,  1),
 
-        rule(Broadcast,     1..=ANY,      64 * KIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     1..=2,        ANY,       Chain,             128 * KIB, 1),
-        rule(Broadcast,     3..=16,       ANY,       ScatterAllGather,  64 * KIB,  1),
-        rule(Broadcast,     17..=64,      4 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Broadcast,     65..=ANY,     32 * MIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     17..=ANY,     ANY,       Chain,             64 * KIB,  1),
+        rule(Broadcast,     1..=2,     MIB,       Chain,             32 * KIB,  1),
+        rule(Broadcast,     1..=2,     ANY,       Binomial,          64 * KIB,  1),
+        rule(Broadcast,     3..=3,     256 * KIB, Binomial,          64 * KIB,  1),
+        rule(Broadcast,     3..=3,     ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     4..=16,    ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     17..=64,   32,        ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     17..=64,   16 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     17..=64,   ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  64 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  128 * MIB, ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     65..=ANY,  ANY,       Chain,             64 * KIB,  1),
 
-        // Between two ranks both algorithms move the same bytes, recursive doubling in one message.
-        rule(AllReduce,     1..=2,        64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     1..=2,        ANY,       Direct,            128 * KIB, 2),
-        rule(AllReduce,     3..=16,       4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=64,      256 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     65..=ANY,     MIB,       RecursiveDoubling, 64 * KIB,  1),
-        rule(AllReduce,     17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(AllReduce,     1..=ANY,      ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     1..=2,     64 * KIB,  RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(AllReduce,     1..=2,     ANY,       Direct,            64 * KIB,  8), // measured
+        rule(AllReduce,     3..=4,     4 * KIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     3..=4,     ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     5..=8,     ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     9..=16,    8 * KIB,   RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     9..=16,    ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     17..=32,   32 * KIB,  RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     17..=32,   ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     33..=128,  128 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     33..=128,  ANY,       Direct,            64 * KIB,  8),
+        rule(AllReduce,     129..=ANY, 512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(AllReduce,     129..=ANY, ANY,       Direct,            64 * KIB,  8),
 
-        rule(Reduce,        1..=2,        ANY,       Binomial,          128 * KIB, 1),
-        rule(Reduce,        3..=16,       128 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        17..=64,      512 * KIB, Binomial,          64 * KIB,  1),
-        rule(Reduce,        65..=ANY,     2 * MIB,   Binomial,          64 * KIB,  1),
-        rule(Reduce,        1..=ANY,      ANY,       Direct,            64 * KIB,  2),
+        rule(AllGather,     1..=32,    ANY,       Direct,            64 * KIB,  1),
+        rule(AllGather,     33..=ANY,  16 * KIB,  Bruck,             64 * KIB,  1),
+        rule(AllGather,     33..=ANY,  128 * KIB, Direct,            64 * KIB,  1),
+        rule(AllGather,     33..=ANY,  ANY,       Ring,              64 * KIB,  1),
 
-        // Between two ranks both algorithms send one message, the chain in segments.
-        rule(Scan,          3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(Scan,          1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+        rule(ReduceScatter, 1..=ANY,   ANY,       Direct,            64 * KIB,  1),
 
-        rule(ExclusiveScan, 3..=16,       64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 17..=64,      512 * KIB, RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 65..=ANY,     2 * MIB,   RecursiveDoubling, 64 * KIB,  1),
-        rule(ExclusiveScan, 1..=ANY,      ANY,       Chain,             32 * KIB,  1),
+        rule(Reduce,        1..=3,     ANY,       Binomial,          64 * KIB,  1),
+        rule(Reduce,        4..=8,     8,         Direct,            64 * KIB,  8),
+        rule(Reduce,        4..=8,     4 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Reduce,        4..=8,     ANY,       Direct,            64 * KIB,  8),
+        rule(Reduce,        9..=16,    32,        Direct,            64 * KIB,  8),
+        rule(Reduce,        9..=16,    8 * KIB,   Binomial,          64 * KIB,  1),
+        rule(Reduce,        9..=16,    ANY,       Direct,            64 * KIB,  8),
+        rule(Reduce,        17..=64,   8,         Direct,            64 * KIB,  8),
+        rule(Reduce,        17..=64,   32 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Reduce,        17..=64,   ANY,       Direct,            64 * KIB,  8),
+        rule(Reduce,        65..=ANY,  512 * KIB, Binomial,          64 * KIB,  1),
+        rule(Reduce,        65..=ANY,  ANY,       Direct,            64 * KIB,  8),
 
-        rule(AllGather,     5..=16,       4 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllGather,     1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     64 * KIB,  Bruck,             64 * KIB,  1),
-        rule(AllGather,     17..=ANY,     ANY,       Ring,              128 * KIB, 1),
+        rule(Gather,        1..=64,    ANY,       Direct,            64 * KIB,  1),
+        rule(Gather,        65..=ANY,  ANY,       Binomial,          64 * KIB,  1),
 
-        // Every rank but the root sends one message in both algorithms; the tree only spares the root.
-        rule(Gather,        17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Gather,        1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(Scatter,       17..=ANY,     4 * KIB,   Binomial,          64 * KIB,  1),
-        rule(Scatter,       1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       1..=64,    ANY,       Direct,            64 * KIB,  1),
+        rule(Scatter,       65..=ANY,  KIB,       Binomial,          64 * KIB,  1),
+        rule(Scatter,       65..=ANY,  ANY,       Direct,            64 * KIB,  1),
 
-        rule(ReduceScatter, 1..=16,       ANY,       Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     64 * KIB,  Direct,            64 * KIB,  1),
-        rule(ReduceScatter, 17..=ANY,     ANY,       Ring,              128 * KIB, 4),
-        rule(ReduceScatter, 1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=32,    ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      33..=128,  KIB,       Bruck,             64 * KIB,  1),
+        rule(AllToAll,      33..=128,  ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllToAll,      5..=ANY,      KIB,       Bruck,             64 * KIB,  1),
-        rule(AllToAll,      1..=ANY,      ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAllV,     1..=ANY,      ANY,       Direct,            64 * KIB,  1),
+        rule(Scan,          1..=2,     MIB,       Chain,             32 * KIB,  1),
+        rule(Scan,          1..=2,     ANY,       RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          3..=16,    128 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          3..=16,    ANY,       Chain,             32 * KIB,  1),
+        rule(Scan,          17..=64,   256 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          17..=64,   ANY,       Chain,             32 * KIB,  1),
+        rule(Scan,          65..=128,  512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          65..=128,  128 * MIB, Chain,             32 * KIB,  1),
+        rule(Scan,          65..=128,  ANY,       Chain,             64 * KIB,  1),
+        rule(Scan,          129..=ANY, MIB,       RecursiveDoubling, 64 * KIB,  1),
+        rule(Scan,          129..=ANY, ANY,       Chain,             32 * KIB,  1),
+
+        rule(ExclusiveScan, 1..=3,     ANY,       Chain,             32 * KIB,  1),
+        rule(ExclusiveScan, 4..=64,    256 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 4..=64,    ANY,       Chain,             32 * KIB,  1),
+        rule(ExclusiveScan, 65..=ANY,  512 * KIB, RecursiveDoubling, 64 * KIB,  1),
+        rule(ExclusiveScan, 65..=ANY,  ANY,       Chain,             32 * KIB,  1),
+
+        rule(AllToAllV,     1..=ANY,   ANY,       Direct,            64 * KIB,  1),
     ]
 };

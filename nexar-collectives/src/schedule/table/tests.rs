@@ -70,7 +70,7 @@ fn measured_lines_are_in_the_table() {
     }
 }
 
-/// Between hosts, what is in flight covers a network of 50 us one way and 10 Gbit/s.
+/// Between hosts, what is in flight covers a network of 75 us one way and 25 Gbit/s.
 #[test]
 fn between_hosts_direct_exchange_keeps_the_network_busy() {
     let direct = rules(Hosts::Several).iter().filter(|rule| {
@@ -81,7 +81,7 @@ fn between_hosts_direct_exchange_keeps_the_network_busy() {
     } in direct.map(|rule| rule.choice)
     {
         assert!(
-            segment * lookahead >= 2 * 50 * 1250,
+            segment * lookahead >= 2 * 75 * 3125,
             "{segment} {lookahead}"
         );
         assert!(segment <= 64 * KIB && lookahead >= 8);
