@@ -3,8 +3,8 @@
 //! what the benches have measured ([`report`]).
 //!
 //! The tools themselves are the binaries `nexar-perf`, which measures collectives and prints the table
-//! of nccl-tests, `nexar-run`, which starts N local ranks of any program, and `nexar-report`, which writes
-//! the tables.
+//! of nccl-tests, `nexar-run`, which starts N local ranks of any program, `nexar-report`, which writes
+//! the tables, and `nexar-tune`, which derives from a cost model which algorithm is used when.
 #![warn(missing_docs)]
 
 pub mod launch;

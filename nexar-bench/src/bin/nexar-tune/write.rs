@@ -102,7 +102,9 @@ pub(crate) fn markdown(hosts: Hosts, lines: &[Line]) -> String {
     let mut text = format!(
         "{title}:\n\n| collective | world | size | algorithm | segment | lookahead |\n|---|---|---|---|---|---|\n"
     );
-    for line in lines {
+    for (i, line) in lines.iter().enumerate() {
+        let goes_on =
+            i > 0 && lines[i - 1].collective == line.collective && lines[i - 1].world == line.world;
         let world = match line.world.clone().into_inner() {
             (_, usize::MAX) if *line.world.start() <= 1 => "any".to_owned(),
             (start, usize::MAX) => format!("{start} and more"),
@@ -111,7 +113,8 @@ pub(crate) fn markdown(hosts: Hosts, lines: &[Line]) -> String {
             (start, end) => format!("{start} to {end}"),
         };
         let bytes = match line.bytes {
-            usize::MAX => "any, or above".to_owned(),
+            usize::MAX if goes_on => "above".to_owned(),
+            usize::MAX => "any".to_owned(),
             bytes => format!("up to {}", bytes_for_people(bytes)),
         };
         let measured = if tune::is_measured(hosts, line) {
