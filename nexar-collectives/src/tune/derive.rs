@@ -18,7 +18,7 @@ pub fn sizes() -> impl Iterator<Item = usize> {
 const HYSTERESIS: f64 = 1.05;
 
 /// The same for worlds that share their lines.
-const SHARED: f64 = 1.15;
+const SHARED: f64 = 1.10;
 
 /// The bytes of an element, as most programs have them.
 const ELEMENT: usize = 4;
