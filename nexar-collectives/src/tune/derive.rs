@@ -350,7 +350,10 @@ mod tests {
         let second = vec![2.0, 1.5, 1.0, 1.0, 1.03];
         let third = vec![9.0, 9.0, 9.0, 9.0, 1.0];
         let world = vec![first, second, third];
-        assert_eq!(walk(&[world.clone()], 1.05), Some(vec![(0, 2), (1, 4)]));
+        assert_eq!(
+            walk(std::slice::from_ref(&world), 1.05),
+            Some(vec![(0, 2), (1, 4)])
+        );
         let other = vec![vec![2.0; 5], vec![1.0; 5], vec![2.0; 5]];
         assert_eq!(walk(&[world.clone(), other.clone()], 1.05), None);
         assert_eq!(walk(&[world, other], 2.0), Some(vec![(1, 4)]));
