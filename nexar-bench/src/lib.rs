@@ -4,7 +4,8 @@
 //!
 //! The tools themselves are the binaries `nexar-perf`, which measures collectives and prints the table
 //! of nccl-tests, `nexar-run`, which starts N local ranks of any program, `nexar-report`, which writes
-//! the tables, and `nexar-compare`, which measures and writes the comparison.
+//! the tables, `nexar-compare`, which measures and writes the comparison, and `nexar-tune`, which derives from a
+//! cost model which algorithm is used when.
 #![warn(missing_docs)]
 
 pub mod compare;

@@ -56,6 +56,9 @@ mod digest;
 mod engine;
 mod location;
 mod schedule;
+#[cfg(any(test, feature = "tune"))]
+#[doc(hidden)]
+pub mod tune;
 
 pub use communicator::{
     Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,

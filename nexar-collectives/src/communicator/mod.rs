@@ -13,6 +13,8 @@ mod reduction;
 mod requests;
 mod settings;
 mod started;
+#[cfg(test)]
+mod tests;
 
 pub use builder::Builder;
 pub use local::run_local;

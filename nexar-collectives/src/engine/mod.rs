@@ -10,7 +10,7 @@ mod request;
 pub(crate) use request::{Combine, Elements, Request};
 
 use crate::communicator::Place;
-use crate::schedule::{self, Collective, Operation, Overrides, Plan};
+use crate::schedule::{self, Collective, Hosts, Operation, Overrides, Plan};
 use executor::{Executor, Lane, Trouble};
 use memory::{Arithmetic, Combiner, Memory};
 use nexar_core::{
@@ -180,13 +180,15 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn plan(&self, request: &Request<'_>) -> Plan {
+    /// How a call is carried out; the same on all ranks.
+    pub(crate) fn plan(&self, request: &Request<'_>) -> Plan {
         let forced = self.overrides.get(request.operation.collective());
         let elements = &request.elements;
         schedule::select(
             &request.operation,
             elements.size(),
             self.group.size(),
+            Hosts::of(&self.group),
             forced,
             elements.accumulator().is_some(),
             elements.is_ordered(),

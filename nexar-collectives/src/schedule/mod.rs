@@ -43,6 +43,12 @@ pub(crate) use nexar_core::Collective;
 pub(crate) use overrides::Overrides;
 pub(crate) use select::{Plan, select};
 use std::{ops::Range, sync::Arc};
+pub(crate) use table::Hosts;
+#[cfg(any(test, feature = "tune"))]
+pub(crate) use {
+    select::{algorithms, forced, plan},
+    table::{Choice, Rule, measured, rules},
+};
 
 /// One block of a vector for each rank, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@
 //! asking each other.
 
 use super::builder::Blocks;
-use super::table::{KIB, Rule, TABLE};
+use super::table::{self, Choice, Hosts, KIB, Rule};
 use super::{Operation, Parts};
 use nexar_core::{Algorithm, Collective};
 use std::fmt;
@@ -89,7 +89,7 @@ const ITEMS: usize = 1 << 18;
 /// The plan for an operation on elements of `element_size` bytes.
 ///
 /// `wide`: the elements have to be accumulated in a wider type. `ordered`: contributions have to be combined
-/// in the order of the ranks. `forced`: an algorithm that the user asks for; it is used whenever the
+/// in the order of the ranks. `hosts`: whether messages between the ranks stay on one host. `forced`: an algorithm that the user asks for; it is used whenever the
 /// collective knows it, and it can keep the order.
 ///
 /// All arguments must be the same on all ranks, but for lengths that only some ranks know
@@ -99,6 +99,7 @@ pub(crate) fn select(
     operation: &Operation,
     element_size: usize,
     world: usize,
+    hosts: Hosts,
     forced: Option<Algorithm>,
     wide: bool,
     ordered: bool,
@@ -116,36 +117,68 @@ pub(crate) fn select(
     let single_site = |algorithm| is_single_site(collective, algorithm, world);
     let wide = wide && known.iter().any(|&algorithm| single_site(algorithm));
 
-    let rules = || TABLE.iter().filter(|rule| rule.collective == collective);
+    let suits = |algorithm| match forced {
+        Some(forced) => algorithm == forced,
+        None => usable(algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(algorithm)),
+    };
+    let choice = find(hosts, collective, world, bytes, suits)
+        .unwrap_or_else(|| hosts.usual(forced.unwrap_or(Algorithm::Direct)));
+    plan(operation, element_size, world, choice, ordered)
+}
+
+/// The first line that applies, of those whose algorithm suits. If none does, an algorithm outside of its range,
+/// with the parameters that it has elsewhere.
+fn find(
+    hosts: Hosts,
+    collective: Collective,
+    world: usize,
+    bytes: usize,
+    suits: impl Fn(Algorithm) -> bool,
+) -> Option<Choice> {
+    let rules = || {
+        let rules = table::rules(hosts).iter();
+        rules.filter(|rule| rule.collective == collective && suits(rule.choice.algorithm))
+    };
     let fits = |rule: &&Rule| rule.world.contains(&world) && bytes <= rule.bytes;
-    let suits = |rule: &&Rule| match forced {
-        Some(algorithm) => rule.algorithm == algorithm,
-        None => {
-            usable(rule.algorithm) && (!wide || bytes <= WIDE_BYTES || single_site(rule.algorithm))
-        }
-    };
-    let choice = rules()
-        .filter(suits)
-        .find(fits)
-        // A forced algorithm outside of its range: with the parameters that it has elsewhere.
-        .or_else(|| rules().find(suits));
-    let (algorithm, segment, lookahead) = match choice {
-        Some(rule) => (rule.algorithm, rule.segment, rule.lookahead),
-        None => (forced.unwrap_or(Algorithm::Direct), 64 * KIB, 2),
-    };
-    let vectors = match collective {
+    let rule = rules().find(fits).or_else(|| rules().next());
+    rule.map(|rule| rule.choice)
+}
+
+/// The choice where an algorithm is forced that the collective knows.
+#[cfg(any(test, feature = "tune"))]
+pub(crate) fn forced(
+    hosts: Hosts,
+    collective: Collective,
+    world: usize,
+    bytes: usize,
+    algorithm: Algorithm,
+) -> Choice {
+    find(hosts, collective, world, bytes, |known| known == algorithm)
+        .unwrap_or_else(|| hosts.usual(algorithm))
+}
+
+/// The plan that follows a choice, with larger segments where there would be too many.
+pub(crate) fn plan(
+    operation: &Operation,
+    element_size: usize,
+    world: usize,
+    choice: Choice,
+    ordered: bool,
+) -> Plan {
+    let vectors = match operation.collective() {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => world,
         // Of a tree, one rank has items for each of its children.
         Collective::Reduce => 1 + world.max(1).ilog2() as usize / 4,
         _ => 1,
     };
-    let segment = (segment / element_size.max(1))
+    let count = shared_count(operation, world);
+    let segment = (choice.segment / element_size.max(1))
         .max(1)
         .max(count.div_ceil(most_segments(vectors)));
     Plan {
-        algorithm,
+        algorithm: choice.algorithm,
         segment,
-        lookahead,
+        lookahead: choice.lookahead,
         ordered,
     }
 }
@@ -198,9 +231,19 @@ mod tests {
     use super::super::table::MIB;
     use super::*;
 
+    const HOST: Hosts = Hosts::One;
+
     fn all_reduce(bytes: usize, world: usize, forced: Option<Algorithm>, wide: bool) -> Plan {
         let operation = Operation::AllReduce { count: bytes / 4 };
-        select(&operation, 4, world, forced, wide, false)
+        select(&operation, 4, world, HOST, forced, wide, false)
+    }
+
+    /// Each world on one host and on several.
+    fn both<const N: usize>(worlds: [usize; N]) -> impl Iterator<Item = (usize, Hosts)> {
+        let hosts = [Hosts::One, Hosts::Several];
+        worlds
+            .into_iter()
+            .flat_map(move |world| hosts.map(|hosts| (world, hosts)))
     }
 
     fn all_gather(count: usize) -> Operation {
@@ -255,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn small_is_recursive_doubling_large_is_direct_or_ring() {
+    fn small_is_recursive_doubling_large_is_direct() {
         let name = |bytes, world| all_reduce(bytes, world, None, false).algorithm;
         assert_eq!(name(64 * KIB, 2), Algorithm::RecursiveDoubling);
         assert_eq!(name(65 * KIB, 2), Algorithm::Direct);
         assert_eq!(name(4 * KIB, 16), Algorithm::RecursiveDoubling);
         assert_eq!(name(4 * KIB + 4, 16), Algorithm::Direct);
         assert_eq!(name(64 * MIB, 16), Algorithm::Direct);
-        assert_eq!(name(64 * MIB, 17), Algorithm::Ring);
+        assert_eq!(name(64 * MIB, 17), Algorithm::Direct);
         assert_eq!(
             all_reduce(64 * MIB, 4, None, false),
             Plan {
@@ -276,7 +319,7 @@ mod tests {
 
     #[test]
     fn large_wide_reductions_are_single_site() {
-        for world in [1, 2, 3, 16, 17, 100, 5000] {
+        for (world, hosts) in both([1, 2, 3, 16, 17, 100, 5000]) {
             for bytes in [WIDE_BYTES + 4, MIB, 1 << 36] {
                 let count = bytes / 4;
                 for operation in [
@@ -284,7 +327,7 @@ mod tests {
                     Operation::Reduce { root: 0, count },
                     reduce_scatter(count),
                 ] {
-                    let plan = select(&operation, 4, world, None, true, false);
+                    let plan = select(&operation, 4, world, hosts, None, true, false);
                     assert!(
                         is_single_site(operation.collective(), plan.algorithm, world),
                         "{operation:?} {world} {plan}"
@@ -314,12 +357,12 @@ mod tests {
 
     #[test]
     fn every_operation_has_a_plan_that_its_collective_knows() {
-        for world in [1, 2, 3, 16, 17, 1000, usize::MAX] {
+        for (world, hosts) in both([1, 2, 3, 16, 17, 1000, usize::MAX]) {
             for count in [0, 1, 1000, 1 << 24, usize::MAX] {
                 for operation in operations(count) {
                     for size in [1, 2, 4, 8] {
                         let wide = size == 2;
-                        let plan = select(&operation, size, world, None, wide, size == 4);
+                        let plan = select(&operation, size, world, hosts, None, wide, size == 4);
                         let collective = operation.collective();
                         assert!(algorithms(collective).contains(&plan.algorithm));
                         assert!(plan.segment > 0 && plan.lookahead > 0);
@@ -335,7 +378,7 @@ mod tests {
             for bytes in [0, 8, MIB, 1 << 30] {
                 for operation in [Operation::AllReduce { count: bytes }, reduce_scatter(bytes)] {
                     for forced in [None, Some(Algorithm::Ring)] {
-                        let plan = select(&operation, 1, world, forced, false, true);
+                        let plan = select(&operation, 1, world, HOST, forced, false, true);
                         assert_ne!(plan.algorithm, Algorithm::Ring);
                     }
                 }
@@ -344,11 +387,11 @@ mod tests {
         let parts = Parts::uneven(&[1; 40]).unwrap();
         let gather = Operation::Gather { root: 3, parts };
         for forced in [None, Some(Algorithm::Binomial)] {
-            let plan = select(&gather, 1, 40, forced, false, false);
+            let plan = select(&gather, 1, 40, HOST, forced, false, false);
             assert_eq!(plan.algorithm, Algorithm::Direct);
         }
         let forced = Some(Algorithm::Ring);
-        let plan = select(&all_gather(8), 1, 40, forced, false, true);
+        let plan = select(&all_gather(8), 1, 40, HOST, forced, false, true);
         assert_eq!(plan.algorithm, Algorithm::Ring);
     }
 
@@ -358,7 +401,7 @@ mod tests {
             for operation in operations(1 << 38) {
                 for &forced in algorithms(operation.collective()) {
                     for rank in [0, 1] {
-                        let plan = select(&operation, 1, world, Some(forced), false, false);
+                        let plan = select(&operation, 1, world, HOST, Some(forced), false, false);
                         let schedule = super::super::build(&operation, world, rank, plan);
                         let items = schedule.items.len();
                         assert!(items <= ITEMS, "{operation:?} {world} {plan}: {items}");
@@ -376,7 +419,7 @@ mod tests {
         };
         let parts = Parts::uneven(&[1 << 38; 40]).unwrap();
         for operation in [exchange, Operation::Gather { root: 7, parts }] {
-            let plan = select(&operation, 1, 40, None, false, false);
+            let plan = select(&operation, 1, 40, HOST, None, false, false);
             let schedule = super::super::build(&operation, 40, 7, plan);
             assert!(schedule.items.len() <= ITEMS, "{operation:?}");
         }

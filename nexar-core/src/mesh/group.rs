@@ -21,6 +21,7 @@ use bytes::Bytes;
 use std::{
     fmt,
     future::poll_fn,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
@@ -35,6 +36,7 @@ pub(crate) const VERDICT_LIMIT: Duration = Duration::from_secs(1);
 pub struct Group<T: Transport> {
     mesh: Arc<Shared<T>>,
     shared: Arc<GroupShared<RecvOf<T>>>,
+    one_host: bool,
 }
 
 impl<T: Transport> Group<T> {
@@ -53,6 +55,7 @@ impl<T: Transport> Group<T> {
         if sorted.last().is_some_and(|rank| *rank >= mesh.peers.len()) {
             return Err(invalid(format!("a rank in {members:?} does not exist")));
         }
+        let one_host = on_one_host(members.iter().map(|rank| mesh.table.members[*rank].address));
         let shared = Arc::new(GroupShared::new(id, members, own));
         let mut groups = lock(&mesh.groups);
         if groups.by_id.contains_key(&id) {
@@ -86,7 +89,11 @@ impl<T: Transport> Group<T> {
                 Some(Presence::Here) | None => {}
             }
         }
-        Ok(Group { mesh, shared })
+        Ok(Group {
+            mesh,
+            shared,
+            one_host,
+        })
     }
 
     /// The communicator's number.
@@ -112,6 +119,12 @@ impl<T: Transport> Group<T> {
     /// Ranks in the mesh, by rank in the group.
     pub fn members(&self) -> &[usize] {
         &self.shared.members
+    }
+
+    /// Whether all members have the same IP address, or loopback addresses. It follows from the addresses under
+    /// which the seed has introduced the ranks to each other, so that all members find the same.
+    pub fn is_one_host(&self) -> bool {
+        self.one_host
     }
 
     /// Why the group has failed, if it has. A failed group stays failed.
@@ -301,6 +314,16 @@ impl<T: Transport> Shared<T> {
     }
 }
 
+/// Whether addresses are of one host, as far as they tell.
+fn on_one_host(addresses: impl Iterator<Item = SocketAddr>) -> bool {
+    let mut hosts = addresses.map(|address| match address.ip().to_canonical() {
+        ip if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    });
+    let first = hosts.next();
+    hosts.all(|host| Some(host) == first)
+}
+
 /// What the others hear of a rank that drops a communicator without leaving it.
 pub(super) fn dropped(rank: usize) -> Failure {
     let reason = "it dropped its communicator without a shutdown, or panicked".into();
@@ -406,5 +429,21 @@ impl<T: Transport> Drop for OngoingCall<'_, T> {
             });
             self.group.shared.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_addresses_are_one_host() {
+        let one = |addresses: &[&str]| on_one_host(addresses.iter().map(|a| a.parse().unwrap()));
+        assert!(one(&["10.0.0.1:7000"]));
+        assert!(one(&["10.0.0.1:7000", "10.0.0.1:7001", "10.0.0.1:7000"]));
+        assert!(one(&["127.0.0.1:7000", "127.0.0.2:7001", "[::1]:7002"]));
+        assert!(one(&["[::ffff:10.0.0.1]:7000", "10.0.0.1:7001"]));
+        assert!(!one(&["10.0.0.1:7000", "10.0.0.1:7001", "10.0.0.2:7001"]));
+        assert!(!one(&["127.0.0.1:7000", "10.0.0.1:7001"]));
     }
 }

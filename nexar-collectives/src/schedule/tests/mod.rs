@@ -149,10 +149,14 @@ fn selected_plans() {
             {
                 // Thousandths of the segments that select gives, to cross all of its rules with short vectors.
                 let operation = &long.operations[0];
-                prove(case, select(operation, 1000, world, None, false, false));
-                let plan = select(operation, 1000, world, None, false, true);
-                assert_eq!(plan, effective(case, plan));
-                prove(case, plan);
+                for hosts in [Hosts::One, Hosts::Several] {
+                    let select =
+                        |ordered| select(operation, 1000, world, hosts, None, false, ordered);
+                    prove(case, select(false));
+                    let plan = select(true);
+                    assert_eq!(plan, effective(case, plan));
+                    prove(case, plan);
+                }
             }
         }
     }
@@ -163,7 +167,8 @@ fn plans_agree_where_ranks_know_different_lengths() {
     for world in 1..9 {
         for case in variants(world, world / 2, 40, 7) {
             for forced in [None, Some(Algorithm::Binomial)] {
-                let plan = |operation| select(operation, 4, world, forced, false, false);
+                let plan =
+                    |operation| select(operation, 4, world, Hosts::Several, forced, false, false);
                 let plans: Vec<_> = case.operations.iter().map(plan).collect();
                 assert!(plans.iter().all(|plan| *plan == plans[0]), "{case:?}");
             }
