@@ -93,7 +93,7 @@ const ITEMS: usize = 1 << 18;
 /// collective knows it, and it can keep the order.
 ///
 /// All arguments must be the same on all ranks, but for lengths that only some ranks know
-/// ([`Operation::Gather`] and so on): the plan does not depend on them. Never fails; costs some ten
+/// ([`Operation::Gather`] and so on): the plan does not depend on them. Never fails; costs some hundred
 /// comparisons.
 pub(crate) fn select(
     operation: &Operation,

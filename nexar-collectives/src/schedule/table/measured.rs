@@ -3,7 +3,7 @@
 use super::{ANY, Hosts, KIB, Rule, rule};
 use nexar_core::{Algorithm, Collective};
 
-/// What was measured between ranks on one host. The model of `schedule/model.rs` has no caches: it holds what is
+/// What was measured between ranks on one host. The model of `tune/model.rs` has no caches: it holds what is
 /// in flight to cost nothing, where it costs 15 % of the time of 64 MiB between 4 ranks (segments of 64 KiB and
 /// lookahead 2 instead of 96 KiB and 1; 2 cores, encrypted). And it holds a short message to cost the same
 /// whether its rank is awake or not, and so puts the switch from recursive doubling too high. A barrier of 2^k ranks
