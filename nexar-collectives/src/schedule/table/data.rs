@@ -22,10 +22,16 @@ pub(super) const ONE_HOST: &[Rule] = {
     use Collective::*;
     &[
         //   collective     world      up to      algorithm          segment    lookahead
-        rule(Barrier,       1..=ANY,   ANY,       Dissemination,     64 * KIB,  1),
+        rule(Barrier,       1..=2,     ANY,       RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(Barrier,       4..=4,     ANY,       RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(Barrier,       8..=8,     ANY,       RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(Barrier,       16..=16,   ANY,       RecursiveDoubling, 64 * KIB,  1), // measured
+        rule(Barrier,       1..=ANY,   ANY,       Dissemination,     64 * KIB,  1), // measured
 
-        rule(Broadcast,     1..=16,    32 * KIB,  Binomial,          64 * KIB,  1),
-        rule(Broadcast,     1..=16,    ANY,       ScatterAllGather,  64 * KIB,  1),
+        rule(Broadcast,     1..=2,     64 * KIB,  Binomial,          64 * KIB,  1), // measured
+        rule(Broadcast,     1..=2,     ANY,       Chain,             128 * KIB, 1), // measured
+        rule(Broadcast,     3..=16,    32 * KIB,  Binomial,          64 * KIB,  1),
+        rule(Broadcast,     3..=16,    ANY,       ScatterAllGather,  64 * KIB,  1),
         rule(Broadcast,     17..=64,   128 * KIB, Binomial,          64 * KIB,  1),
         rule(Broadcast,     17..=64,   ANY,       ScatterAllGather,  64 * KIB,  1),
         rule(Broadcast,     65..=ANY,  256 * KIB, Binomial,          64 * KIB,  1),
@@ -41,10 +47,14 @@ pub(super) const ONE_HOST: &[Rule] = {
         rule(AllReduce,     129..=ANY, 512 * KIB, RecursiveDoubling, 64 * KIB,  1),
         rule(AllReduce,     129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllGather,     1..=ANY,   32 * KIB,  Bruck,             64 * KIB,  1),
-        rule(AllGather,     1..=ANY,   ANY,       Ring,              64 * KIB,  1),
+        rule(AllGather,     1..=2,     ANY,       Direct,            128 * KIB, 2), // measured
+        rule(AllGather,     3..=16,    ANY,       Direct,            96 * KIB,  2), // measured
+        rule(AllGather,     17..=ANY,  32 * KIB,  Bruck,             64 * KIB,  1),
+        rule(AllGather,     17..=ANY,  ANY,       Ring,              64 * KIB,  1),
 
-        rule(ReduceScatter, 1..=ANY,   ANY,       Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 1..=2,     ANY,       Direct,            128 * KIB, 2), // measured
+        rule(ReduceScatter, 3..=16,    ANY,       Direct,            96 * KIB,  2), // measured
+        rule(ReduceScatter, 17..=ANY,  ANY,       Direct,            64 * KIB,  2),
 
         rule(Reduce,        1..=4,     ANY,       Binomial,          64 * KIB,  1),
         rule(Reduce,        5..=5,     32 * KIB,  Binomial,          64 * KIB,  1),
@@ -64,8 +74,10 @@ pub(super) const ONE_HOST: &[Rule] = {
         rule(Scatter,       17..=ANY,  KIB,       Binomial,          64 * KIB,  1),
         rule(Scatter,       17..=ANY,  ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllToAll,      1..=128,   2 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllToAll,      1..=128,   ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=2,     ANY,       Direct,            128 * KIB, 2), // measured
+        rule(AllToAll,      3..=16,    ANY,       Direct,            96 * KIB,  2), // measured
+        rule(AllToAll,      17..=128,  2 * KIB,   Bruck,             64 * KIB,  1),
+        rule(AllToAll,      17..=128,  ANY,       Direct,            64 * KIB,  1),
         rule(AllToAll,      129..=ANY, ANY,       Direct,            64 * KIB,  1),
 
         rule(Scan,          1..=32,    64 * KIB,  RecursiveDoubling, 64 * KIB,  1),
@@ -77,7 +89,7 @@ pub(super) const ONE_HOST: &[Rule] = {
         rule(ExclusiveScan, 65..=ANY,  128 * KIB, RecursiveDoubling, 64 * KIB,  1),
         rule(ExclusiveScan, 65..=ANY,  ANY,       Chain,             64 * KIB,  1),
 
-        rule(AllToAllV,     1..=ANY,   ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAllV,     1..=ANY,   ANY,       Direct,            128 * KIB, 1),
     ]
 };
 
@@ -120,12 +132,12 @@ pub(super) const SEVERAL_HOSTS: &[Rule] = {
         rule(AllReduce,     129..=ANY, 512 * KIB, RecursiveDoubling, 64 * KIB,  1),
         rule(AllReduce,     129..=ANY, ANY,       Direct,            64 * KIB,  8),
 
-        rule(AllGather,     1..=32,    ANY,       Direct,            64 * KIB,  1),
+        rule(AllGather,     1..=32,    ANY,       Direct,            64 * KIB,  8),
         rule(AllGather,     33..=ANY,  8 * KIB,   Bruck,             64 * KIB,  1),
-        rule(AllGather,     33..=ANY,  128 * KIB, Direct,            64 * KIB,  1),
+        rule(AllGather,     33..=ANY,  128 * KIB, Direct,            64 * KIB,  8),
         rule(AllGather,     33..=ANY,  ANY,       Ring,              64 * KIB,  1),
 
-        rule(ReduceScatter, 1..=ANY,   ANY,       Direct,            64 * KIB,  1),
+        rule(ReduceScatter, 1..=ANY,   ANY,       Direct,            64 * KIB,  8),
 
         rule(Reduce,        1..=3,     ANY,       Binomial,          64 * KIB,  1),
         rule(Reduce,        4..=4,     8 * KIB,   Binomial,          64 * KIB,  1),
@@ -153,10 +165,10 @@ pub(super) const SEVERAL_HOSTS: &[Rule] = {
         rule(Scatter,       65..=ANY,  KIB,       Binomial,          64 * KIB,  1),
         rule(Scatter,       65..=ANY,  ANY,       Direct,            64 * KIB,  1),
 
-        rule(AllToAll,      1..=32,    ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      1..=32,    ANY,       Direct,            64 * KIB,  8),
         rule(AllToAll,      33..=128,  KIB,       Bruck,             64 * KIB,  1),
-        rule(AllToAll,      33..=128,  ANY,       Direct,            64 * KIB,  1),
-        rule(AllToAll,      129..=ANY, ANY,       Direct,            64 * KIB,  1),
+        rule(AllToAll,      33..=128,  ANY,       Direct,            64 * KIB,  8),
+        rule(AllToAll,      129..=ANY, ANY,       Direct,            64 * KIB,  8),
 
         rule(Scan,          1..=2,     MIB,       Chain,             32 * KIB,  1),
         rule(Scan,          1..=2,     ANY,       RecursiveDoubling, 64 * KIB,  1),
