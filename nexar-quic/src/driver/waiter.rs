@@ -25,7 +25,8 @@ const MAX_POLL: Duration = Duration::from_micros(500);
 /// Longest time that a waiter sleeps on the socket in a row.
 const NAP: Duration = Duration::from_micros(250);
 
-/// How long after the last datagram a waiter that no longer looks stays on the socket before it hands over.
+/// How long after its future was last woken a waiter that no longer looks stays on the socket before it hands over.
+/// One whose future is not woken drives for others, most of them on the background's thread.
 const LINGER: Duration = Duration::from_millis(2);
 
 impl Drivers {
@@ -118,6 +119,8 @@ struct Waiter {
     waker: Waker,
     /// When a datagram was last moved, or the future last woken, under this waiter.
     last_progress: Option<Instant>,
+    /// When the future was last polled.
+    last_polled: Instant,
     home: Home,
 }
 
@@ -135,6 +138,7 @@ impl Waiter {
             signal,
             waker,
             last_progress: None,
+            last_polled: Instant::now(),
             home: Home::default(),
         }
     }
@@ -159,6 +163,7 @@ impl Waiter {
                     }
                     return Poll::Ready(output);
                 }
+                self.last_polled = Instant::now();
             }
             if !driving {
                 if self.leave_poll() {
@@ -182,7 +187,7 @@ impl Waiter {
                     }
                     true
                 } else {
-                    !is_shared && quiet < drivers.spin + LINGER && signal.nap()
+                    !is_shared && now - self.last_polled < LINGER && signal.nap()
                 };
                 if !goes_on {
                     self.last_progress = None;
