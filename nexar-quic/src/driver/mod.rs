@@ -7,7 +7,8 @@
 //! - **A waiter**: a task of the application inside [`Drivers::drive`]. It reads the socket directly and,
 //!   while there is nothing to read, yields the core and looks again, for a bounded time since the last
 //!   datagram. A message then costs no wake-up of another thread, which is what most of a small message's
-//!   time would be. A waiter never sleeps on the socket: before it sleeps it hands the set over.
+//!   time would be. For a while it then sleeps on the socket itself ([`Nap`]), at most a quarter of a millisecond in
+//!   a row; when nothing comes for longer, it hands the set over.
 //! - **The background**: a task on the transport's own thread. It polls the set whenever nobody else does,
 //!   and sleeps on the readiness of the socket and on the earliest timer.
 //!
@@ -22,8 +23,9 @@
 //!    descriptor, as the last step before it sleeps.
 //! 4. A waiter that is done leaves the set to nobody: mostly the same task comes back within microseconds,
 //!    and waking another thread would cost more than the message. The background takes over after one
-//!    or two [`TICK`](state::TICK)s, and at once if a future of the set is woken. A waiter that lets other tasks
-//!    of its runtime run stays the owner for as long.
+//!    or two [`TICK`](state::TICK)s, which are longer where waiters come and go, and at once if a future of the
+//!    set is woken. A waiter that lets other tasks of its runtime run stays the owner for as long, and one that is
+//!    inside its poll for twenty.
 
 mod background;
 mod executor;
