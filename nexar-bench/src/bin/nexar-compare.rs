@@ -84,6 +84,8 @@ enum Error {
     },
     #[error("this is not a release build, whose times would count: cargo run --release ...")]
     NotRelease,
+    #[error("there are no results in {path}: measure first, without --report-only", path = .0.display())]
+    NoResults(PathBuf),
     #[error("cannot start a runtime: {0}")]
     Runtime(io::Error),
 }
@@ -119,6 +121,9 @@ fn run(args: &Args) -> Result<(), Error> {
     // A page that cannot be written should not come to light after half an hour.
     let page = read(&args.page)?;
     insert(args, &page, "")?;
+    if args.report_only && !file.exists() {
+        return Err(Error::NoResults(file));
+    }
     let mut results = Results::read(&file)?;
     if !args.report_only {
         let runtime = tokio::runtime::Builder::new_current_thread()

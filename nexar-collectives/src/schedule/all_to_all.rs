@@ -11,7 +11,7 @@ const PLACES: usize = 2;
 /// every rank sends every other its block, one message deep.
 ///
 /// In segments, and starting with the neighbour, so that not all ranks send to the same one. Out of
-/// place, a rank is `lookahead` segments ahead of each peer at most; in place, two.
+/// place, a rank is `lookahead` segments ahead of each peer at most.
 ///
 /// In place, a block cannot be received before it has left, and not both ranks of a pair can wait for the
 /// other to receive first. So the higher one sends a copy, from scratch.

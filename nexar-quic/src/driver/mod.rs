@@ -25,7 +25,8 @@
 //!    and waking another thread would cost more than the message. The background takes over after one
 //!    or two [`TICK`](state::TICK)s, which are longer where waiters come and go, and at once if a future of the
 //!    set is woken. A waiter that lets other tasks of its runtime run stays the owner for as long, and one that is
-//!    inside its poll for twenty.
+//!    inside its poll for twenty, if the background looks at ticks at all: not while a waiter that has just
+//!    taken over is in its first poll.
 
 mod background;
 mod executor;
@@ -178,6 +179,7 @@ impl Drivers {
     fn ask_to_give_way(&self, waiter: u64) {
         if self.state().is_driven_by_other(waiter) {
             self.give_way.store(true, Ordering::Relaxed);
+            self.nap.interrupt();
         }
     }
 

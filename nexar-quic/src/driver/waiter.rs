@@ -187,10 +187,11 @@ impl Waiter {
                     }
                     true
                 } else {
-                    !is_shared && now - self.last_polled < LINGER && signal.nap()
+                    !is_shared && now - self.last_polled < LINGER && (give_way || signal.nap())
                 };
                 if !goes_on {
                     self.last_progress = None;
+                    self.home.leave();
                     drivers.update(|state| state.sleep(signal.id));
                     if self.leave_poll() {
                         return Poll::Pending;

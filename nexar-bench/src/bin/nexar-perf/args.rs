@@ -255,11 +255,7 @@ impl Args {
     pub(crate) fn describe_sizes(&self) -> String {
         let (min, max) = (readable(self.min), readable(self.largest()));
         let (factor, check) = (self.factor, self.check);
-        let beside = self
-            .beside
-            .map(|size| format!(", beside all-reduces of {}", readable(size)));
-        let beside = beside.unwrap_or_default();
-        format!(", {min} to {max} by factor {factor}, checks {check}{beside}")
+        format!(", {min} to {max} by factor {factor}, checks {check}")
     }
 }
 

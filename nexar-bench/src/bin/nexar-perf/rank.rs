@@ -34,7 +34,7 @@ pub(crate) enum RankError {
     Write(#[from] io::Error),
     #[error("{0}")]
     Usage(String),
-    #[error("there is no memory for a buffer of {bytes} bytes: choose a smaller --max")]
+    #[error("there is no memory for a buffer of {bytes} bytes: choose a smaller --max or --beside")]
     Memory { bytes: usize },
 }
 

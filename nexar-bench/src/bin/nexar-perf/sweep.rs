@@ -6,6 +6,7 @@ use crate::{
     measure::Repeats,
     rank::RankError,
     report::{Column, Report},
+    size::readable,
     values::Value,
 };
 use nexar_collectives::{Communicator, Error, Result};
@@ -53,6 +54,8 @@ pub(crate) struct Context<'a> {
     pub(crate) transport: &'a str,
     /// Wrong elements on all ranks; `None` if nothing was checked.
     pub(crate) wrong: Option<u64>,
+    /// Bytes of the all-reduces beside the measurement.
+    pub(crate) beside: Option<usize>,
 }
 
 /// Measures all sizes in a group that took `formed` to form; gives the number of wrong elements on all ranks.
@@ -67,8 +70,12 @@ pub(crate) async fn sweep<B: Benchmark>(
     if rank == 0 {
         let mut table = Report::new(args.json.as_deref(), B::COLUMNS)?;
         let (name, headline) = (args.subject.name(), bench.headline());
+        let beside = args.beside.map(readable);
+        let beside = beside.map_or(String::new(), |size| {
+            format!(", beside all-reduces of {size}")
+        });
         table.start(&format!(
-            "{name}: {ranks} ranks, transport {transport}{headline}; formed in {:.1} ms",
+            "{name}: {ranks} ranks, transport {transport}{headline}{beside}; formed in {:.1} ms",
             formed.as_secs_f64() * 1e3
         ))?;
         report = Some(table);
@@ -98,6 +105,7 @@ pub(crate) async fn sweep<B: Benchmark>(
                 ranks,
                 transport: &transport,
                 wrong,
+                beside: args.beside,
             };
             let (cells, record) = bench.row(figures, context);
             report.row(&cells, wrong, &record)?;

@@ -43,6 +43,8 @@ struct Record<'a> {
     redop: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     compressor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<usize>,
     bytes: usize,
     count: usize,
     time_us: f64,
@@ -69,6 +71,7 @@ impl Row {
             dtype: self.dtype,
             redop: self.redop,
             compressor: self.compressor,
+            beside: context.beside,
             bytes: self.bytes,
             count: self.count,
             time_us: microseconds(self.timing.time),
