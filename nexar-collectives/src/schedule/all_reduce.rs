@@ -1,6 +1,6 @@
 //! All-reduce, in place on the output.
 
-use super::builder::{Blocks, Builder, FREE, Pieces, contributor};
+use super::builder::{Blocks, Builder, Doubling, FREE, Fold, Pieces, contributor};
 use super::{ItemId, Plan, Schedule, Span, Store, select::is_single_site};
 use nexar_core::{Algorithm, Collective};
 
@@ -19,45 +19,41 @@ use nexar_core::{Algorithm, Collective};
 pub(super) fn recursive_doubling(world: usize, rank: usize, count: usize) -> Schedule {
     let vector = Span::output(0, count);
     let copy = Span::scratch(0, count);
-    let steps = world.ilog2();
-    let folded = world - (1 << steps);
+    let doubling = Doubling::new(world, rank);
+    let (fold, steps) = (doubling.fold(), doubling.steps);
     let mut schedule = Builder::with_capacity(3 * steps as usize + 2);
 
-    let folds = rank < 2 * folded;
-    if folds && rank.is_multiple_of(2) {
-        schedule.send(rank + 1, vector, FREE);
-        schedule.recv(rank + 1, vector, Store::Copy, FREE);
-        return schedule.finish(0);
-    }
     let mut combined = None;
-    if folds {
-        let store = Store::Reduce {
-            incoming_first: true,
-            first: true,
-            last: false,
-        };
-        combined = schedule.recv(rank - 1, vector, store, FREE);
+    match fold {
+        Fold::Alone => {}
+        Fold::Leaves(to) => {
+            schedule.send(to, vector, FREE);
+            schedule.recv(to, vector, Store::Copy, FREE);
+            return schedule.finish(0);
+        }
+        Fold::Takes(from) => {
+            let store = Store::Reduce {
+                incoming_first: true,
+                first: true,
+                last: false,
+            };
+            combined = schedule.recv(from, vector, store, FREE);
+        }
     }
-    let number = if folds { rank / 2 } else { rank - folded };
     let mut sent = None;
     for step in 0..steps {
-        let partner = number ^ (1 << step);
-        let peer = if partner < folded {
-            2 * partner + 1
-        } else {
-            partner + folded
-        };
+        let partner = doubling.partner(step);
         let store = Store::Reduce {
-            incoming_first: partner < number,
-            first: step == 0 && !folds,
+            incoming_first: partner < rank,
+            first: step == 0 && fold == Fold::Alone,
             last: step + 1 == steps,
         };
         let copied = schedule.copy(vector, copy, [combined, sent]);
-        sent = schedule.send(peer, copy, [copied, None]);
-        combined = schedule.recv(peer, vector, store, [copied, None]);
+        sent = schedule.send(partner, copy, [copied, None]);
+        combined = schedule.recv(partner, vector, store, [copied, None]);
     }
-    if folds {
-        schedule.send(rank - 1, vector, [combined, None]);
+    if let Fold::Takes(from) = fold {
+        schedule.send(from, vector, [combined, None]);
     }
     let mut schedule = schedule.finish(if steps > 0 { count } else { 0 });
     schedule.single_site =

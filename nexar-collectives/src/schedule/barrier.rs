@@ -1,6 +1,6 @@
 //! Barrier.
 
-use super::builder::{Builder, FREE};
+use super::builder::{Builder, Doubling, FREE, Fold};
 use super::{Schedule, Span, Store};
 
 /// Dissemination barrier (Hensgen, Finkel, Manber 1988: Two Algorithms for Barrier
@@ -32,36 +32,28 @@ pub(super) fn dissemination(world: usize, rank: usize) -> Schedule {
 ///
 /// In step k a rank exchanges tokens with the partner whose number differs in bit k. As many rounds as in the
 /// dissemination barrier, but half as many peers: the answer to a message carries its acknowledgement, and
-/// two ranks that share a core wake each other. Other worlds fold first, as in
-/// [`all_reduce`](super::all_reduce::recursive_doubling).
+/// two ranks that share a core wake each other. Other worlds fold first.
 pub(super) fn recursive_doubling(world: usize, rank: usize) -> Schedule {
-    let steps = world.ilog2();
-    let folded = world - (1 << steps);
+    let doubling = Doubling::new(world, rank);
     let (token, place) = (Span::input(0, 1), Span::scratch(0, 1));
-    let mut schedule = Builder::with_capacity(2 * steps as usize + 2);
-    let folds = rank < 2 * folded;
-    if folds && rank.is_multiple_of(2) {
-        schedule.send(rank + 1, token, FREE);
-        schedule.recv(rank + 1, place, Store::Copy, FREE);
-        return schedule.finish(1);
-    }
+    let mut schedule = Builder::with_capacity(2 * doubling.steps as usize + 2);
     let mut heard = None;
-    if folds {
-        heard = schedule.recv(rank - 1, place, Store::Copy, FREE);
+    match doubling.fold() {
+        Fold::Alone => {}
+        Fold::Leaves(to) => {
+            schedule.send(to, token, FREE);
+            schedule.recv(to, place, Store::Copy, FREE);
+            return schedule.finish(1);
+        }
+        Fold::Takes(from) => heard = schedule.recv(from, place, Store::Copy, FREE),
     }
-    let number = if folds { rank / 2 } else { rank - folded };
-    for step in 0..steps {
-        let partner = number ^ (1 << step);
-        let peer = if partner < folded {
-            2 * partner + 1
-        } else {
-            partner + folded
-        };
-        schedule.send(peer, token, [heard, None]);
-        heard = schedule.recv(peer, place, Store::Copy, [heard, None]);
+    for step in 0..doubling.steps {
+        let partner = doubling.partner(step);
+        schedule.send(partner, token, [heard, None]);
+        heard = schedule.recv(partner, place, Store::Copy, [heard, None]);
     }
-    if folds {
-        schedule.send(rank - 1, token, [heard, None]);
+    if let Fold::Takes(from) = doubling.fold() {
+        schedule.send(from, token, [heard, None]);
     }
     schedule.finish(usize::from(world > 1))
 }

@@ -132,6 +132,64 @@ impl Pace {
     }
 }
 
+/// A rank in recursive doubling among any number of ranks.
+///
+/// Let p be the largest power of two in the world. The first 2 (n - p) ranks fold in pairs: the even one leaves its part
+/// to the odd one. The p ranks that are left are numbered in order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubling {
+    /// Ranks that leave their part to another.
+    folded: usize,
+    rank: usize,
+    /// log2 p.
+    pub(super) steps: u32,
+}
+
+/// What a rank does before and after the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// Nothing.
+    Alone,
+    /// Leaves its part to this rank, and gets the result from there.
+    Leaves(usize),
+    /// Takes the part of this rank over.
+    Takes(usize),
+}
+
+impl Doubling {
+    pub(super) fn new(world: usize, rank: usize) -> Doubling {
+        let steps = world.ilog2();
+        Doubling {
+            folded: world - (1 << steps),
+            rank,
+            steps,
+        }
+    }
+
+    pub(super) fn fold(&self) -> Fold {
+        match self.rank {
+            rank if rank >= 2 * self.folded => Fold::Alone,
+            rank if rank.is_multiple_of(2) => Fold::Leaves(rank + 1),
+            rank => Fold::Takes(rank - 1),
+        }
+    }
+
+    /// The rank that this one exchanges with in a step, whose number differs in this bit. Not of one that leaves its
+    /// part to another.
+    pub(super) fn partner(&self, step: u32) -> usize {
+        let number = match self.fold() {
+            Fold::Alone => self.rank - self.folded,
+            Fold::Leaves(_) | Fold::Takes(_) => self.rank / 2,
+        };
+        let partner = number ^ (1 << step);
+        if partner < self.folded {
+            2 * partner + 1
+        } else {
+            partner + self.folded
+        }
+    }
+}
+
 /// A range in `parts` pieces whose lengths differ by at most one, the longer ones first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pieces {

@@ -89,8 +89,8 @@ const ITEMS: usize = 1 << 18;
 /// The plan for an operation on elements of `element_size` bytes.
 ///
 /// `wide`: the elements have to be accumulated in a wider type. `ordered`: contributions have to be combined
-/// in the order of the ranks. `hosts`: whether messages between the ranks stay on one host. `forced`: an algorithm that the user asks for; it is used whenever the
-/// collective knows it, and it can keep the order.
+/// in the order of the ranks. `hosts`: whether messages between the ranks stay on one host. `forced`: an
+/// algorithm that the user asks for; it is used whenever the collective knows it, and it can keep the order.
 ///
 /// All arguments must be the same on all ranks, but for lengths that only some ranks know
 /// ([`Operation::Gather`] and so on): the plan does not depend on them. Never fails; costs some hundred
