@@ -113,6 +113,16 @@ impl Wake for Signal {
     }
 }
 
+/// What a waiter does after a rest.
+enum Rest {
+    /// It looks for datagrams again.
+    Look,
+    /// It lets the other tasks of its runtime run.
+    GiveWay,
+    /// It leaves the set to the background.
+    HandOver,
+}
+
 /// A task inside [`Drivers::drive`].
 struct Waiter {
     signal: Arc<Signal>,
@@ -173,30 +183,22 @@ impl Waiter {
             }
             let progress = drivers.round(Instant::now());
             let now = Instant::now();
-            let last_progress = self.last_progress.get_or_insert(now);
             let mut give_way = now - begun >= MAX_POLL || drivers.asked_to_give_way();
             if progress || signal.woken.load(Ordering::SeqCst) {
-                *last_progress = now;
+                self.last_progress = Some(now);
             } else {
-                let quiet = now - *last_progress;
-                let is_shared = self.home.is_shared();
-                let goes_on = if quiet < drivers.spin {
-                    match is_shared {
-                        true => give_way = true,
-                        false => thread::yield_now(),
+                match self.rest(now, give_way) {
+                    Rest::Look => {}
+                    Rest::GiveWay => give_way = true,
+                    Rest::HandOver => {
+                        self.last_progress = None;
+                        self.home.leave();
+                        drivers.update(|state| state.sleep(signal.id));
+                        if self.leave_poll() {
+                            return Poll::Pending;
+                        }
+                        continue;
                     }
-                    true
-                } else {
-                    !is_shared && now - self.last_polled < LINGER && (give_way || signal.nap())
-                };
-                if !goes_on {
-                    self.last_progress = None;
-                    self.home.leave();
-                    drivers.update(|state| state.sleep(signal.id));
-                    if self.leave_poll() {
-                        return Poll::Pending;
-                    }
-                    continue;
                 }
             }
             if give_way {
@@ -205,6 +207,24 @@ impl Waiter {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+        }
+    }
+
+    /// Passes the time where there was nothing to do, briefly.
+    fn rest(&mut self, now: Instant, give_way: bool) -> Rest {
+        let quiet = now - *self.last_progress.get_or_insert(now);
+        let is_shared = self.home.is_shared();
+        if quiet < self.signal.drivers.spin {
+            if is_shared {
+                return Rest::GiveWay;
+            }
+            thread::yield_now();
+            return Rest::Look;
+        }
+        let lingers = !is_shared && now - self.last_polled < LINGER;
+        match lingers && (give_way || self.signal.nap()) {
+            true => Rest::Look,
+            false => Rest::HandOver,
         }
     }
 
