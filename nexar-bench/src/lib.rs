@@ -1,5 +1,5 @@
 //! What the tools of nexar share: starting the ranks of a program on this machine
-//! ([`launch`]), log lines ([`log`]), the values of their command-line options ([`options`]), tables of
+//! ([`launch`]), log lines ([`log`]), the values of their command-line options ([`options`]), files ([`files`]), tables of
 //! what the benches have measured ([`report`]), and measuring nexar beside other libraries ([`compare`]).
 //!
 //! The tools themselves are the binaries `nexar-perf`, which measures collectives and prints the table
@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod compare;
+pub mod files;
 pub mod launch;
 pub mod log;
 pub mod options;

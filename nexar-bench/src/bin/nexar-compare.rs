@@ -3,10 +3,11 @@
 use clap::Parser;
 use nexar_bench::{
     compare::{self, CompareError, Options, Peer, Results, Sources, Tools},
+    files::{self, FileError},
     report::{self, ReportError},
 };
 use std::{
-    env, fs, io,
+    env, io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -76,12 +77,8 @@ enum Error {
     Compare(#[from] CompareError),
     #[error("{path}: {source}", path = path.display())]
     Page { path: PathBuf, source: ReportError },
-    #[error("cannot {doing} {path}: {source}", path = path.display())]
-    File {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("this is not a release build, whose times would count: cargo run --release ...")]
     NotRelease,
     #[error("there are no results in {path}: measure first, without --report-only", path = .0.display())]
@@ -119,7 +116,7 @@ fn run(args: &Args) -> Result<(), Error> {
     let default = || target.join("nexar-compare/results.json");
     let file = args.results.clone().unwrap_or_else(default);
     // A page that cannot be written should not come to light after half an hour.
-    let page = read(&args.page)?;
+    let page = files::read(&args.page)?;
     insert(args, &page, "")?;
     if args.report_only && !file.exists() {
         return Err(Error::NoResults(file));
@@ -148,11 +145,8 @@ fn run(args: &Args) -> Result<(), Error> {
 
 /// The directory that this program is in is `release` in the target directory.
 fn target_directory() -> Result<PathBuf, Error> {
-    let program = env::current_exe().map_err(|source| Error::File {
-        doing: "find",
-        path: "nexar-compare".into(),
-        source,
-    })?;
+    let this = Path::new("nexar-compare");
+    let program = env::current_exe().map_err(FileError::of("find", this))?;
     match program.parent() {
         Some(release) if release.ends_with("release") => release
             .parent()
@@ -170,10 +164,10 @@ fn write_report(args: &Args, page: &str, results: &Results) -> Result<(), Error>
         };
         let path = args.charts.join(format!("all-reduce-{ranks}.svg"));
         charts.push((ranks, report::link(&args.page, &path)));
-        write(&path, &svg)?;
+        files::write(&path, &svg)?;
     }
     let page = insert(args, page, &compare::tables(results, &charts))?;
-    write(&args.page, &page)
+    Ok(files::write(&args.page, &page)?)
 }
 
 fn insert(args: &Args, page: &str, text: &str) -> Result<String, Error> {
@@ -181,24 +175,6 @@ fn insert(args: &Args, page: &str, text: &str) -> Result<String, Error> {
         path: args.page.clone(),
         source,
     })
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::File {
-        doing: "read",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::File {
-        doing: "write",
-        path: path.to_owned(),
-        source,
-    })?;
-    println!("{}", path.display());
-    Ok(())
 }
 
 #[cfg(test)]

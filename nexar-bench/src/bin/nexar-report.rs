@@ -1,12 +1,11 @@
 //! Writes the results of the bench `transports` into a page, as tables and a chart.
 
 use clap::Parser;
-use nexar_bench::report::{self, Machine, ReportError};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
+use nexar_bench::{
+    files::{self, FileError},
+    report::{self, Machine, ReportError},
 };
+use std::{path::PathBuf, process::ExitCode};
 
 /// Writes what `cargo bench -p nexar-bench --bench transports` has measured into a page, as tables between
 /// the lines `<!-- transports:begin -->` and `<!-- transports:end -->`, and as a chart. Run it in the root of the
@@ -42,12 +41,8 @@ enum Error {
     Report(#[from] ReportError),
     #[error("{path}: {source}", path = path.display())]
     Page { path: PathBuf, source: ReportError },
-    #[error("cannot {doing} {path}: {source}", path = path.display())]
-    File {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 fn main() -> ExitCode {
@@ -67,7 +62,7 @@ fn run(args: &Args) -> Result<(), Error> {
         None => args.target_dir.join("criterion"),
     };
     let results = report::read(&directory)?;
-    let page = fs::read_to_string(&args.page).map_err(file("read", &args.page))?;
+    let page = files::read(&args.page)?;
     let chart = report::chart(&results)?;
     let link = chart
         .as_ref()
@@ -78,24 +73,10 @@ fn run(args: &Args) -> Result<(), Error> {
         source,
     })?;
     match chart {
-        Some(svg) => write(&args.chart, &svg)?,
+        Some(svg) => files::write(&args.chart, &svg)?,
         None => eprintln!("nexar-report: no chart, since there are no results of transfers"),
     }
-    write(&args.page, &page)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(file("write", path))?;
-    println!("{}", path.display());
-    Ok(())
-}
-
-fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::File {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
+    Ok(files::write(&args.page, &page)?)
 }
 
 #[cfg(test)]

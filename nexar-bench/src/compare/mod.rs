@@ -33,22 +33,16 @@ pub use stats::{Ratio, median};
 pub use subject::{Peer, Subject};
 pub use tables::tables;
 
-use std::{io, path::PathBuf};
+use crate::files::FileError;
+use std::path::PathBuf;
 
 /// Why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
     /// A file cannot be read or written.
-    #[error("cannot {doing} {path}: {source}", path = path.display())]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The results are not what this program writes.
     #[error(
         "{path} does not have results of nexar-compare ({source}): remove it and measure again",

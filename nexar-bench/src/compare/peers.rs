@@ -1,6 +1,7 @@
 //! The programs that measure: building them, and starting those of other libraries.
 
 use super::{CompareError, Peer, PeerState, Subject, plan::Line, process};
+use crate::files::FileError;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -89,11 +90,7 @@ impl Tools {
         match peer {
             Peer::OpenMpi => {
                 let directory = self.directory();
-                fs::create_dir_all(&directory).map_err(|source| CompareError::File {
-                    doing: "make",
-                    path: directory,
-                    source,
-                })?;
+                fs::create_dir_all(&directory).map_err(FileError::of("make", &directory))?;
                 let mut mpicc = process::command("mpicc");
                 mpicc.args(["-O3", "-o"]).arg(self.openmpi());
                 mpicc.arg(source.join("openmpi.c"));

@@ -5,7 +5,7 @@ use super::{
     plan::{Line, lines},
     stats::{Ratio, median},
 };
-use crate::report::Machine;
+use crate::{files::FileError, report::Machine};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -88,13 +88,7 @@ impl Results {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Results::default()),
-            Err(source) => {
-                return Err(CompareError::File {
-                    doing: "read",
-                    path: path.to_owned(),
-                    source,
-                });
-            }
+            Err(error) => return Err(FileError::of("read", path)(error).into()),
         };
         serde_json::from_str(&text).map_err(|source| CompareError::Parse {
             path: path.to_owned(),
@@ -108,19 +102,15 @@ impl Results {
     ///
     /// [`CompareError::File`] or [`CompareError::Parse`].
     pub fn write(&self, path: &Path) -> Result<(), CompareError> {
-        let file = |source| CompareError::File {
-            doing: "write",
-            path: path.to_owned(),
-            source,
-        };
         let text = serde_json::to_string_pretty(self).map_err(|source| CompareError::Parse {
             path: path.to_owned(),
             source,
         })?;
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(file)?;
+            fs::create_dir_all(directory).map_err(FileError::of("write", path))?;
         }
-        fs::write(path, text + "\n").map_err(file)
+        fs::write(path, text + "\n").map_err(FileError::of("write", path))?;
+        Ok(())
     }
 
     /// The entry of a line.

@@ -7,13 +7,17 @@ mod write;
 use clap::Parser;
 use constants::Constants;
 use measure::Perf;
+use nexar_bench::{
+    files::{self, FileError},
+    report::ReportError,
+};
 use nexar_collectives::{
     Collective,
     tune::{self, Hosts, Line, Machine},
 };
 use std::{
-    fs, io,
-    path::{Path, PathBuf},
+    io,
+    path::PathBuf,
     process::ExitCode,
     sync::Mutex,
     sync::atomic::{AtomicUsize, Ordering},
@@ -74,14 +78,10 @@ fn collective(name: &str) -> Result<Collective, String> {
 enum Error {
     #[error(transparent)]
     Measure(#[from] measure::MeasureError),
+    #[error("{path}: {source}", path = path.display())]
+    Page { path: PathBuf, source: ReportError },
     #[error(transparent)]
-    Page(#[from] write::MarkerError),
-    #[error("cannot {doing} {path}: {source}", path = path.display())]
-    File {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    File(#[from] FileError),
     #[error("cannot find this program: {0}")]
     Itself(io::Error),
     #[error("cannot print: {0}")]
@@ -124,10 +124,13 @@ fn run(args: &Args) -> Result<(), Error> {
     if !args.write {
         return Ok(());
     }
-    let page = fs::read_to_string(&args.page).map_err(file("read", &args.page))?;
-    let page = write::insert(&page, &constants, &tables)?;
-    save(&args.source, &write::source(&constants, &tables))?;
-    save(&args.page, &page)
+    let page = files::read(&args.page)?;
+    let page = write::insert(&page, &constants, &tables).map_err(|source| Error::Page {
+        path: args.page.clone(),
+        source,
+    })?;
+    files::write(&args.source, &write::source(&constants, &tables))?;
+    Ok(files::write(&args.page, &page)?)
 }
 
 /// The lines of all collectives, which are derived side by side.
@@ -157,20 +160,6 @@ fn derive(machines: &[Machine], hosts: Hosts, collectives: &[Collective]) -> Vec
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().flat_map(|(_, lines)| lines).collect()
-}
-
-fn save(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(file("write", path))?;
-    println!("{}", path.display());
-    Ok(())
-}
-
-fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::File {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

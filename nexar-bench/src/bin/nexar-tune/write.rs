@@ -1,18 +1,9 @@
 //! The tables as source and as a page.
 
 use crate::constants::Known;
+use nexar_bench::report::{self, ReportError};
 use nexar_collectives::tune::{self, Hosts, Line};
 use std::fmt::Write;
-
-const BEGIN: &str = "<!-- algorithms:begin -->";
-const END: &str = "<!-- algorithms:end -->";
-
-/// The page has no place for the tables.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the page needs one line `{BEGIN}` and after it one line `{END}`, between which the tables go"
-)]
-pub(crate) struct MarkerError;
 
 /// The tables, by where the ranks are.
 pub(crate) type Tables = [(Hosts, Vec<Line>); 2];
@@ -147,7 +138,7 @@ pub(crate) fn insert(
     page: &str,
     constants: &Known,
     tables: &Tables,
-) -> Result<String, MarkerError> {
+) -> Result<String, ReportError> {
     let mut text = String::new();
     for (hosts, lines) in tables {
         text.push_str(&markdown(*hosts, lines));
@@ -157,33 +148,12 @@ pub(crate) fn insert(
         "Written by\n\n```text\n{}\n```\n",
         command(constants).join(" \\\n    ")
     );
-    between(page, &text)
-}
-
-fn between(page: &str, text: &str) -> Result<String, MarkerError> {
-    let parts: Vec<&str> = page.split(&format!("{BEGIN}\n")).collect();
-    let &[before, rest] = parts.as_slice() else {
-        return Err(MarkerError);
-    };
-    let Some((_, after)) = rest.split_once(END) else {
-        return Err(MarkerError);
-    };
-    Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
+    report::insert(page, "algorithms", &text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_is_between_the_markers_changes() {
-        let page = format!("# Page\n{BEGIN}\nold\n{END}\nMore.\n");
-        let new = between(&page, "new\n").unwrap();
-        assert_eq!(new, format!("# Page\n{BEGIN}\nnew\n{END}\nMore.\n"));
-        assert_eq!(between(&new, "new\n").unwrap(), new);
-        assert!(between("# Page\n", "new\n").is_err());
-        assert!(between(&format!("{BEGIN}\n"), "new\n").is_err());
-    }
 
     #[test]
     fn sizes_have_the_largest_whole_unit() {
