@@ -61,8 +61,7 @@ mod schedule;
 pub mod tune;
 
 pub use communicator::{
-    Builder, Communicator, MemorySpace, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
-    run_local,
+    Builder, Communicator, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started, run_local,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,
@@ -71,5 +70,5 @@ pub use nexar_core::{
     messaging::{MessageError, MessageFailure, Received, Source, Tag, WaitingFor},
     rpc, transport,
 };
-pub use nexar_device::{CpuAdapter, DeviceAdapter};
+pub use nexar_device::{CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, MemorySpace, Region};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

@@ -3,6 +3,7 @@
 //! - [`DeviceAdapter`]: how the host reaches a [`Region`] of memory. [`CpuAdapter`] gives a direct view
 //!   without a copy; an adapter for an accelerator copies piece by piece through staging slots, with an
 //!   in-order [`ExecutionQueue`].
+//! - [`DeviceBuffer`]: elements in the memory of a device.
 //! - [`reduce`]: vectorised reductions over bytes, for all element types and operations.
 //!
 //! ```
@@ -18,10 +19,12 @@
 #![warn(missing_docs)]
 
 mod adapter;
+mod buffer;
 mod cpu;
 pub mod reduce;
 mod region;
 
-pub use adapter::{Access, DeviceAdapter, DeviceError, ExecutionQueue};
+pub use adapter::{Access, Capabilities, DeviceAdapter, DeviceError, ExecutionQueue};
+pub use buffer::DeviceBuffer;
 pub use cpu::CpuAdapter;
-pub use region::{HostView, Region};
+pub use region::{HostView, MemorySpace, Region};

@@ -1,6 +1,35 @@
 //! Memory that is handed to an operation by its address.
 
-use std::{fmt, ptr::NonNull, slice};
+use std::{
+    fmt,
+    ops::Range,
+    ptr::NonNull,
+    slice,
+    sync::{Arc, Mutex},
+};
+
+/// Where memory lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum MemorySpace {
+    /// The host's memory.
+    #[default]
+    Host,
+    /// The memory of a device, by the number that the adapter gives it.
+    Device(u32),
+}
+
+impl fmt::Display for MemorySpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemorySpace::Host => f.write_str("host memory"),
+            MemorySpace::Device(number) => write!(f, "the memory of device {number}"),
+        }
+    }
+}
+
+/// What keeps memory alive. The mutex makes it shareable; nobody locks it.
+type Owner = Arc<Mutex<dyn Send>>;
 
 /// A region of memory in some memory space, together with what keeps it alive.
 ///
@@ -9,38 +38,41 @@ use std::{fmt, ptr::NonNull, slice};
 pub struct Region {
     address: NonNull<u8>,
     length: usize,
+    space: MemorySpace,
     stream: u64,
-    _keep_alive: Box<dyn Send>,
+    owner: Owner,
 }
 
 impl Region {
-    /// The region of `length` bytes at `address`.
+    /// The region of `length` bytes at `address` in `space`.
     ///
     /// `stream` is the device stream in whose order the memory is written, as the number of its handle;
-    /// 0 for host memory. `keep_alive` is dropped once nothing reads or writes the region any more;
-    /// pass the owner of the memory, or `()` where something else keeps it alive as long.
+    /// 0 for host memory, and for the default stream of a device. `keep_alive` is dropped once nothing
+    /// reads or writes the region any more; pass the owner of the memory, or `()` where something else
+    /// keeps it alive as long.
     ///
     /// # Safety
     ///
     /// Until `keep_alive` is dropped:
     ///
-    /// - the region lies in one live allocation of a memory space that the adapter knows, and its bytes
-    ///   are initialised;
+    /// - the region lies in one live allocation of `space`, as the adapter that it is given to numbers
+    ///   spaces, and its bytes are initialised;
     /// - nobody else reads or writes it, work that was enqueued on `stream` before this call excepted.
     ///
     /// `address` may be null only if `length` is 0.
     pub unsafe fn from_raw(
         address: *mut u8,
         length: usize,
+        space: MemorySpace,
         stream: u64,
         keep_alive: impl Send + 'static,
     ) -> Region {
-        let address = NonNull::new(address).unwrap_or(NonNull::dangling());
         Region {
-            address,
+            address: NonNull::new(address).unwrap_or(NonNull::dangling()),
             length,
+            space,
             stream,
-            _keep_alive: Box::new(keep_alive),
+            owner: Arc::new(Mutex::new(keep_alive)),
         }
     }
 
@@ -59,9 +91,33 @@ impl Region {
         self.length == 0
     }
 
+    /// Where the region lies.
+    pub fn space(&self) -> MemorySpace {
+        self.space
+    }
+
     /// The device stream in whose order the memory is written.
     pub fn stream(&self) -> u64 {
         self.stream
+    }
+
+    pub(crate) fn set_stream(&mut self, stream: u64) {
+        self.stream = stream;
+    }
+
+    /// A part of the region, which keeps all of it alive. Who calls this sees to it that the two are not
+    /// used at the same time, or overlap nowhere. `range` lies in the region.
+    pub(crate) fn part(&self, range: Range<usize>) -> Region {
+        debug_assert!(range.start <= range.end && range.end <= self.length);
+        Region {
+            // SAFETY: the range lies in the region, which lies in one allocation; of an empty region
+            // only the empty part at its start exists.
+            address: unsafe { self.address.add(range.start) },
+            length: range.len(),
+            space: self.space,
+            stream: self.stream,
+            owner: Arc::clone(&self.owner),
+        }
     }
 
     /// The region as bytes that the host may read and write.
@@ -74,14 +130,18 @@ impl Region {
     }
 }
 
-// SAFETY: `from_raw` makes the region the only access to its memory, and `keep_alive` is `Send`.
+// SAFETY: `from_raw` makes the region the only access to its memory, and what keeps it alive is `Send`.
 unsafe impl Send for Region {}
+
+// SAFETY: a shared region only tells where it is.
+unsafe impl Sync for Region {}
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("address", &self.address)
             .field("length", &self.length)
+            .field("space", &self.space)
             .field("stream", &self.stream)
             .finish_non_exhaustive()
     }

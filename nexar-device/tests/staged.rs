@@ -2,7 +2,10 @@
 //! host memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use nexar_device::{Access, CpuAdapter, DeviceAdapter, DeviceError, ExecutionQueue, Region};
+use nexar_device::{
+    Access, Capabilities, CpuAdapter, DeviceAdapter, DeviceError, ExecutionQueue, MemorySpace,
+    Region,
+};
 use std::{
     collections::{HashMap, VecDeque},
     future::{Future, poll_fn},
@@ -50,7 +53,7 @@ impl Far {
         self.memory.lock().unwrap().insert(address, bytes);
         let address = std::ptr::without_provenance_mut(address);
         // SAFETY: the memory is never freed, and the test touches it only through the region.
-        unsafe { Region::from_raw(address, length, 7, keep_alive) }
+        unsafe { Region::from_raw(address, length, MemorySpace::Device(0), 7, keep_alive) }
     }
 
     fn contents(&self, address: usize) -> Vec<u8> {
@@ -61,8 +64,24 @@ impl Far {
 impl DeviceAdapter for Far {
     type Queue = FarQueue;
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "far"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::default();
+        capabilities.slot_len = SLOT_SIZE;
+        capabilities.slots = SLOTS;
+        capabilities
+    }
+
+    fn space_of(&self, address: *const u8) -> Option<MemorySpace> {
+        let known = self.memory.lock().unwrap().contains_key(&address.addr());
+        known.then_some(MemorySpace::Device(0))
+    }
+
+    fn allocate(&self, _: MemorySpace, length: usize) -> Result<Region, DeviceError> {
+        Ok(Far::allocate(self, 0x1000, vec![0; length], ()))
     }
 
     fn open(&self, region: Region) -> Result<Access<FarQueue>, DeviceError> {
@@ -119,6 +138,7 @@ impl FarQueue {
         &self,
         range: Range<usize>,
         mut slot: Slot,
+        at: usize,
         copy: fn(device: &mut [u8], slot: &mut [u8]),
     ) -> Transfer {
         let (done, transfer) = oneshot::channel();
@@ -128,7 +148,10 @@ impl FarQueue {
             let mut memory = memory.lock().unwrap();
             let bytes = memory.get_mut(&region.address().addr()).unwrap();
             let length = range.len();
-            let result = match (bytes.get_mut(range.clone()), slot.bytes.get_mut(..length)) {
+            let result = match (
+                bytes.get_mut(range.clone()),
+                slot.bytes.get_mut(at..at + length),
+            ) {
                 (Some(device), Some(host)) => {
                     copy(device, host);
                     Ok(slot)
@@ -137,7 +160,7 @@ impl FarQueue {
                     start: range.start,
                     end: range.end,
                     region: region.len(),
-                    slot: slot.bytes.len(),
+                    slot: slot.bytes.len() - at,
                 }),
             };
             let _ = done.send(result);
@@ -163,12 +186,12 @@ impl ExecutionQueue for FarQueue {
         }))
     }
 
-    fn copy_out(&mut self, range: Range<usize>, slot: Slot) -> Transfer {
-        self.enqueue(range, slot, |device, slot| slot.copy_from_slice(device))
+    fn copy_out(&mut self, range: Range<usize>, slot: Slot, at: usize) -> Transfer {
+        self.enqueue(range, slot, at, |device, slot| slot.copy_from_slice(device))
     }
 
-    fn copy_in(&mut self, slot: Slot, range: Range<usize>) -> Transfer {
-        self.enqueue(range, slot, |device, slot| device.copy_from_slice(slot))
+    fn copy_in(&mut self, slot: Slot, at: usize, range: Range<usize>) -> Transfer {
+        self.enqueue(range, slot, at, |device, slot| device.copy_from_slice(slot))
     }
 }
 
@@ -188,12 +211,12 @@ async fn increment<D: DeviceAdapter>(device: &D, region: Region) -> Result<(), D
         if start < queue.region_len() && outgoing.len() + returning.len() < SLOTS {
             let slot = poll_fn(|cx| queue.poll_slot(cx)).await?;
             let end = queue.region_len().min(start + slot.as_ref().len());
-            outgoing.push_back((start..end, queue.copy_out(start..end, slot)));
+            outgoing.push_back((start..end, queue.copy_out(start..end, slot, 0)));
             start = end;
         } else if let Some((range, transfer)) = outgoing.pop_front() {
             let mut slot = transfer.await?;
             add_one(&mut slot.as_mut()[..range.len()]);
-            returning.push_back(queue.copy_in(slot, range));
+            returning.push_back(queue.copy_in(slot, 0, range));
         } else if let Some(transfer) = returning.pop_front() {
             transfer.await?;
         }
@@ -209,7 +232,8 @@ async fn the_same_code_runs_on_both_kinds_of_memory() {
 
         let mut host = before.clone();
         // SAFETY: `host` outlives the region and is not used while that lives.
-        let region = unsafe { Region::from_raw(host.as_mut_ptr(), length, 0, ()) };
+        let region =
+            unsafe { Region::from_raw(host.as_mut_ptr(), length, MemorySpace::Host, 0, ()) };
         increment(&CpuAdapter, region).await.unwrap();
         assert_eq!(host, expected);
 
@@ -229,7 +253,7 @@ async fn a_range_outside_the_region_is_an_error_and_frees_the_slot() {
     };
     for range in [19..21, 0..SLOT_SIZE + 1, 2 * SLOT_SIZE..2 * SLOT_SIZE + 1] {
         let slot = poll_fn(|cx| queue.poll_slot(cx)).await.unwrap();
-        let Err(error) = queue.copy_out(range.clone(), slot).await else {
+        let Err(error) = queue.copy_out(range.clone(), slot, 0).await else {
             panic!("{range:?} does not fit");
         };
         assert!(
@@ -258,7 +282,7 @@ async fn dropping_queue_and_transfer_leaves_the_copy_its_memory() {
     far.jobs
         .send(Box::new(move || held.recv().unwrap()))
         .unwrap();
-    let transfer = queue.copy_in(slot, 3..5);
+    let transfer = queue.copy_in(slot, 0, 3..5);
     drop(queue);
     drop(transfer);
     assert_eq!(freed.try_recv(), Err(oneshot::error::TryRecvError::Empty));

@@ -18,7 +18,7 @@ mod tests;
 
 pub use builder::Builder;
 pub use local::run_local;
-pub use raw::{MemorySpace, RawSlice, RawSliceMut};
+pub use raw::{RawSlice, RawSliceMut};
 pub use reduction::Reduction;
 pub use settings::{Rank, SeedRole};
 pub use started::Started;

@@ -7,19 +7,8 @@ use super::{
 };
 use crate::engine::{Elements, Request};
 use nexar_core::{DataType, Error, ReduceOp, Result, transport::Transport};
-use nexar_device::DeviceAdapter;
+use nexar_device::{DeviceAdapter, MemorySpace};
 use std::{future::Future, slice};
-
-/// Where memory lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum MemorySpace {
-    /// The host's memory.
-    #[default]
-    Host,
-    /// The memory of a device, by its number.
-    Device(u32),
-}
 
 /// Elements to be read, by their address.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,329 @@
+//! Typed buffers in the memory of a device.
+
+use crate::{
+    adapter::{Access, DeviceAdapter, DeviceError, ExecutionQueue},
+    reduce,
+    region::{MemorySpace, Region},
+};
+use nexar_core::{DataType, Element, as_bytes_mut};
+use std::{collections::VecDeque, fmt, future::poll_fn, marker::PhantomData, task::Poll};
+
+/// Elements in memory that an adapter reaches, such as that of a GPU.
+///
+/// The buffer owns its memory, or shares it with the parts that it was [split](Self::split_at) into. An operation
+/// that is dropped before it is done leaves the memory alive until its last copy is over, whatever happens to the
+/// buffer.
+///
+/// # Streams
+///
+/// Work that was enqueued on [`stream`](Self::stream) before a method or an operation is called comes before what
+/// that does; the call does not wait for it. When the future is done, so is all that it did: whatever is enqueued
+/// then, on any stream, comes after it. Until then, no work of one's own may touch the buffer.
+///
+/// The stream is 0 at first, the default stream of a device, which for CUDA comes after all work on all streams
+/// that were not created as non-blocking.
+///
+/// ```
+/// use nexar_device::{CpuAdapter, DeviceBuffer, MemorySpace};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), nexar_device::DeviceError> {
+/// let mut buffer = DeviceBuffer::<f32, _>::zeroed(&CpuAdapter, MemorySpace::Host, 3)?;
+/// buffer.copy_from(&[1.0, 2.0, 3.0]).await?;
+/// let mut back = [0.0; 3];
+/// buffer.copy_to(&mut back).await?;
+/// assert_eq!(back, [1.0, 2.0, 3.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct DeviceBuffer<E: Element, D: DeviceAdapter> {
+    adapter: D,
+    region: Region,
+    len: usize,
+    elements: PhantomData<E>,
+}
+
+impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
+    /// Allocates `len` elements in `space`, all zero.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DeviceAdapter::allocate`]; [`DeviceError::Length`] if that are more bytes than memory can have.
+    pub fn zeroed(adapter: &D, space: MemorySpace, len: usize) -> Result<Self, DeviceError> {
+        let bytes = len
+            .checked_mul(size_of::<E>())
+            .filter(|bytes| isize::try_from(*bytes).is_ok());
+        let Some(bytes) = bytes else {
+            let what = format!("length of {len} elements of {}", E::DATA_TYPE);
+            return Err(DeviceError::Length {
+                bytes: usize::MAX,
+                what,
+            });
+        };
+        Ok(DeviceBuffer {
+            region: adapter.allocate(space, bytes)?,
+            adapter: adapter.clone(),
+            len,
+            elements: PhantomData,
+        })
+    }
+
+    /// Allocates elements in `space` and copies `data` there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`zeroed`](Self::zeroed) and [`copy_from`](Self::copy_from).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future frees the memory.
+    pub async fn from_slice(
+        adapter: &D,
+        space: MemorySpace,
+        data: &[E],
+    ) -> Result<Self, DeviceError> {
+        let mut buffer = Self::zeroed(adapter, space, data.len())?;
+        buffer.copy_from(data).await?;
+        Ok(buffer)
+    }
+
+    /// A buffer of memory that something else has allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Length`] if the region holds a part of an element; [`DeviceError::Unreachable`] if the
+    /// adapter knows that it does not lie in its space.
+    ///
+    /// # Safety
+    ///
+    /// What [`Region::from_raw`] asks for, with regard to this adapter. Work of one's own may touch the memory in
+    /// between, as for any buffer: what is enqueued before an operation is called, on the region's stream,
+    /// and what is enqueued after it is done.
+    pub unsafe fn from_region(adapter: &D, region: Region) -> Result<Self, DeviceError> {
+        let (bytes, space) = (region.len(), region.space());
+        if !bytes.is_multiple_of(size_of::<E>()) {
+            let what = format!("multiple of an element of {}", E::DATA_TYPE);
+            return Err(DeviceError::Length { bytes, what });
+        }
+        let found = adapter.space_of(region.address());
+        if bytes > 0 && found != Some(space) {
+            return Err(DeviceError::Unreachable {
+                adapter: adapter.name(),
+                what: format!("{bytes} bytes at {:?}", region.address()),
+                space,
+            });
+        }
+        Ok(DeviceBuffer {
+            adapter: adapter.clone(),
+            region,
+            len: bytes / size_of::<E>(),
+            elements: PhantomData,
+        })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the elements lie.
+    pub fn space(&self) -> MemorySpace {
+        self.region.space()
+    }
+
+    /// The address of the first element, for kernels of one's own. It means nothing to the host unless the memory
+    /// is the host's.
+    pub fn address(&self) -> u64 {
+        self.region.address().addr() as u64
+    }
+
+    /// The stream in whose order operations on the buffer come; see [above](Self#streams).
+    pub fn stream(&self) -> u64 {
+        self.region.stream()
+    }
+
+    /// The same buffer, whose operations come in the order of `stream`, by the number of its handle.
+    ///
+    /// # Safety
+    ///
+    /// The stream exists whenever a method or an operation is called with the buffer.
+    pub unsafe fn on_stream(mut self, stream: u64) -> Self {
+        self.region.set_stream(stream);
+        self
+    }
+
+    /// The adapter.
+    pub fn adapter(&self) -> &D {
+        &self.adapter
+    }
+
+    /// The first `mid` elements and the others, without a copy; the buffer itself if it has fewer. Each part keeps
+    /// the memory alive.
+    ///
+    /// # Errors
+    ///
+    /// The buffer, if `mid` is beyond its end.
+    pub fn split_at(self, mid: usize) -> Result<(Self, Self), Self> {
+        if mid > self.len {
+            return Err(self);
+        }
+        let part = |from: usize, to: usize| DeviceBuffer {
+            adapter: self.adapter.clone(),
+            region: self.region.part(from * size_of::<E>()..to * size_of::<E>()),
+            len: to - from,
+            elements: PhantomData,
+        };
+        Ok((part(0, mid), part(mid, self.len)))
+    }
+
+    /// Opens the way to the elements; see [`DeviceAdapter::open`]. For those who write operations on buffers.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DeviceAdapter::open`].
+    ///
+    /// # Safety
+    ///
+    /// While the result is used to read, nobody writes the buffer, and while it is used to write, nobody else uses
+    /// the buffer at all. What is written are elements: a bool is 0 or 1.
+    pub unsafe fn open(&self) -> Result<Access<D::Queue>, DeviceError> {
+        self.adapter.open(self.region.part(0..self.region.len()))
+    }
+
+    /// Copies all elements to `target`, which has the same length, through the adapter's staging slots.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Length`] if the lengths differ; whatever the device says.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future leaves a part of `target` as it was.
+    pub async fn copy_to(&self, target: &mut [E]) -> Result<(), DeviceError> {
+        self.check(target.len())?;
+        // SAFETY: it is used for reading, while this is borrowed.
+        let access = unsafe { self.open()? };
+        // SAFETY: `store` writes 0 or 1 for bools.
+        let target = unsafe { as_bytes_mut(target) };
+        let mut queue = match access {
+            Access::Host(view) => {
+                store(E::DATA_TYPE, target, view.as_ref());
+                return Ok(());
+            }
+            Access::Staged(queue) => queue,
+        };
+        let mut under_way = VecDeque::new();
+        let mut start = 0;
+        while start < target.len() || !under_way.is_empty() {
+            let slot = match start < target.len() {
+                true => self.slot(&mut queue, under_way.len()).await?,
+                false => None,
+            };
+            if let Some(slot) = slot {
+                let end = target.len().min(start + slot.as_ref().len());
+                under_way.push_back((start..end, queue.copy_out(start..end, slot, 0)));
+                start = end;
+            } else if let Some((range, copy)) = under_way.pop_front() {
+                let slot = copy.await?;
+                let length = range.len();
+                store(E::DATA_TYPE, &mut target[range], &slot.as_ref()[..length]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all elements of `source`, which has the same length, to the buffer, through the adapter's staging slots.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Length`] if the lengths differ; whatever the device says.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future leaves a part of the buffer as it was.
+    pub async fn copy_from(&mut self, source: &[E]) -> Result<(), DeviceError> {
+        self.check(source.len())?;
+        // SAFETY: this is borrowed exclusively, and elements are written.
+        let access = unsafe { self.open()? };
+        let source = E::as_bytes(source);
+        let mut queue = match access {
+            Access::Host(mut view) => {
+                view.as_mut().copy_from_slice(source);
+                return Ok(());
+            }
+            Access::Staged(queue) => queue,
+        };
+        let mut under_way = VecDeque::new();
+        let mut start = 0;
+        while start < source.len() || !under_way.is_empty() {
+            let slot = match start < source.len() {
+                true => self.slot(&mut queue, under_way.len()).await?,
+                false => None,
+            };
+            if let Some(mut slot) = slot {
+                let end = source.len().min(start + slot.as_ref().len());
+                slot.as_mut()[..end - start].copy_from_slice(&source[start..end]);
+                under_way.push_back(queue.copy_in(slot, 0, start..end));
+                start = end;
+            } else if let Some(copy) = under_way.pop_front() {
+                copy.await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot for the next piece; none if one that is under way should end first. This takes no more than half
+    /// of all slots, and waits for none while it holds one: others may wait in the same way.
+    async fn slot(
+        &self,
+        queue: &mut D::Queue,
+        under_way: usize,
+    ) -> Result<Option<<D::Queue as ExecutionQueue>::Slot>, DeviceError> {
+        if under_way > self.adapter.capabilities().slots / 2 {
+            return Ok(None);
+        }
+        poll_fn(|cx| match queue.poll_slot(cx) {
+            Poll::Ready(slot) => Poll::Ready(slot.map(Some)),
+            Poll::Pending if under_way > 0 => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    fn check(&self, len: usize) -> Result<(), DeviceError> {
+        if len == self.len {
+            return Ok(());
+        }
+        let what = format!(
+            "{} elements of {}, as the buffer has",
+            self.len,
+            E::DATA_TYPE
+        );
+        let bytes = len * size_of::<E>();
+        Err(DeviceError::Length { bytes, what })
+    }
+}
+
+/// Copies elements of which the bytes come from outside.
+fn store(dtype: DataType, target: &mut [u8], source: &[u8]) {
+    target.copy_from_slice(source);
+    if dtype == DataType::Bool {
+        reduce::normalize_bool(target);
+    }
+}
+
+impl<E: Element, D: DeviceAdapter> fmt::Debug for DeviceBuffer<E, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer")
+            .field("dtype", &E::DATA_TYPE)
+            .field("len", &self.len)
+            .field("space", &self.space())
+            .field("adapter", &self.adapter.name())
+            .finish_non_exhaustive()
+    }
+}
