@@ -61,7 +61,8 @@ mod schedule;
 pub mod tune;
 
 pub use communicator::{
-    Builder, Communicator, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started, run_local,
+    Builder, Communicator, OnDevice, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
+    run_local,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,

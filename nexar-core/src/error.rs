@@ -2,7 +2,7 @@
 
 use crate::{Call, UnsupportedReduction, rpc::RpcFailure, transport::ConnectionError};
 use serde::{Deserialize, Serialize};
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{error::Error as StdError, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 /// The result of a nexar call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -76,6 +76,14 @@ pub enum Error {
         operation: &'static str,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Memory of a device cannot be reached. Nothing was sent.
+    #[error("{operation}: {source}")]
+    Device {
+        /// The call.
+        operation: &'static str,
+        /// What the device adapter says.
+        source: Arc<dyn StdError + Send + Sync>,
     },
     /// A clean leave could not be confirmed: these ranks may not have everything that was sent to them. Ranks that were
     /// known to be gone before are not among them.

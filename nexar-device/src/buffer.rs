@@ -204,19 +204,53 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
     /// # Cancel safety
     ///
     /// A dropped future leaves a part of `target` as it was.
-    pub async fn copy_to(&self, target: &mut [E]) -> Result<(), DeviceError> {
-        self.check(target.len())?;
+    pub fn copy_to<'a>(
+        &'a self,
+        target: &'a mut [E],
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send + 'a {
         // SAFETY: it is used for reading, while this is borrowed.
-        let access = unsafe { self.open()? };
-        // SAFETY: `store` writes 0 or 1 for bools.
-        let target = unsafe { as_bytes_mut(target) };
-        let mut queue = match access {
-            Access::Host(view) => {
-                store(E::DATA_TYPE, target, view.as_ref());
-                return Ok(());
+        let access = (self.check(target.len())).and_then(|()| unsafe { self.open() });
+        async move {
+            // SAFETY: `store` writes 0 or 1 for bools.
+            let target = unsafe { as_bytes_mut(target) };
+            match access? {
+                Access::Host(view) => {
+                    store(E::DATA_TYPE, target, view.as_ref());
+                    Ok(())
+                }
+                Access::Staged(queue) => self.copy_out(queue, target).await,
             }
-            Access::Staged(queue) => queue,
-        };
+        }
+    }
+
+    /// Copies all elements of `source`, which has the same length, to the buffer, through the adapter's staging slots.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Length`] if the lengths differ; whatever the device says.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future leaves a part of the buffer as it was.
+    pub fn copy_from<'a>(
+        &'a mut self,
+        source: &'a [E],
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send + 'a {
+        // SAFETY: this is borrowed exclusively, and elements are written.
+        let access = (self.check(source.len())).and_then(|()| unsafe { self.open() });
+        async move {
+            let source = E::as_bytes(source);
+            match access? {
+                Access::Host(mut view) => {
+                    view.as_mut().copy_from_slice(source);
+                    Ok(())
+                }
+                Access::Staged(queue) => self.copy_in(queue, source).await,
+            }
+        }
+    }
+
+    async fn copy_out(&self, mut queue: D::Queue, target: &mut [u8]) -> Result<(), DeviceError> {
         let mut under_way = VecDeque::new();
         let mut start = 0;
         while start < target.len() || !under_way.is_empty() {
@@ -237,27 +271,7 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
         Ok(())
     }
 
-    /// Copies all elements of `source`, which has the same length, to the buffer, through the adapter's staging slots.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Length`] if the lengths differ; whatever the device says.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped future leaves a part of the buffer as it was.
-    pub async fn copy_from(&mut self, source: &[E]) -> Result<(), DeviceError> {
-        self.check(source.len())?;
-        // SAFETY: this is borrowed exclusively, and elements are written.
-        let access = unsafe { self.open()? };
-        let source = E::as_bytes(source);
-        let mut queue = match access {
-            Access::Host(mut view) => {
-                view.as_mut().copy_from_slice(source);
-                return Ok(());
-            }
-            Access::Staged(queue) => queue,
-        };
+    async fn copy_in(&self, mut queue: D::Queue, source: &[u8]) -> Result<(), DeviceError> {
         let mut under_way = VecDeque::new();
         let mut start = 0;
         while start < source.len() || !under_way.is_empty() {

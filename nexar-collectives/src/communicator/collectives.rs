@@ -2,7 +2,7 @@
 
 use super::{
     Communicator,
-    requests::{Input, Output, moved, reduced},
+    requests::{Input, Output, bytes_of, moved, reduced},
 };
 use nexar_core::{Element, ReduceOp, Result, transport::Transport};
 use nexar_device::DeviceAdapter;
@@ -351,11 +351,11 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
 }
 
 /// Multiplies all elements.
-fn scale<E: Element>(data: &mut [E], factor: E) -> Result<()> {
+pub(super) fn scale<E: Element>(data: &mut [E], factor: E) -> Result<()> {
     let factors = [factor; 1024];
     for part in data.chunks_mut(factors.len()) {
         let factors = E::as_bytes(&factors[..part.len()]);
-        let part = Output::of(part).bytes;
+        let part = bytes_of(part);
         nexar_device::reduce::reduce(E::DATA_TYPE, ReduceOp::Product, part, factors).map_err(
             |error| nexar_core::Error::InvalidArgument {
                 operation: "all_reduce_scaled",

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     digest::digest,
-    engine::{Elements, Request},
+    engine::{Elements, Engine, Request, Turn},
     location::{LOCATED, combine, pack, unpack},
 };
 use nexar_core::{Collective, DataType, Element, Result, transport::Transport};
@@ -49,41 +49,59 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         locations: &mut [u64],
         want_max: bool,
     ) -> Result<()> {
-        let collective = match want_max {
-            false => Collective::AllReduceMinLocation,
-            true => Collective::AllReduceMaxLocation,
-        };
-        if values.len() != locations.len() {
-            let (values, locations) = (values.len(), locations.len());
-            let reason = format!("there are {values} values, but {locations} locations");
-            return Err(invalid(collective, reason));
-        }
-        let pairs = values.iter().zip(&*locations);
-        let mut located: Vec<[u8; LOCATED]> = pairs
-            .map(|(value, location)| pack(*value, *location))
-            .collect();
-        let combine = move |acc: &mut [u8], incoming: &[u8], _| {
-            combine_all(E::DATA_TYPE, want_max, acc, incoming);
-        };
-        let elements = Elements::Custom {
-            size: LOCATED,
-            ordered: false,
-            combine: &combine,
-        };
-        let len = located.len();
-        let bytes = located.as_flattened_mut();
-        let request = self.place().all_reduce(elements, Output { bytes, len });
-        let request = Request {
-            collective,
-            digest: digest([E::DATA_TYPE as u64]),
-            ..request
-        };
-        self.engine().run(request).await?;
-        for ((value, location), found) in values.iter_mut().zip(locations).zip(&located) {
-            *location = unpack(found, value);
-        }
-        Ok(())
+        let mut turn = self.engine().turn().await;
+        all_reduce_location(self.engine(), &mut turn, values, locations, want_max).await
     }
+}
+
+/// The call of which it is a part.
+pub(super) const fn location_kind(want_max: bool) -> Collective {
+    match want_max {
+        false => Collective::AllReduceMinLocation,
+        true => Collective::AllReduceMaxLocation,
+    }
+}
+
+pub(super) async fn all_reduce_location<T: Transport, E: Element>(
+    engine: &Engine<T>,
+    turn: &mut Turn<T>,
+    values: &mut [E],
+    locations: &mut [u64],
+    want_max: bool,
+) -> Result<()> {
+    let collective = location_kind(want_max);
+    if values.len() != locations.len() {
+        let (values, locations) = (values.len(), locations.len());
+        let reason = format!("there are {values} values, but {locations} locations");
+        return Err(invalid(collective, reason));
+    }
+    let pairs = values.iter().zip(&*locations);
+    let mut located: Vec<[u8; LOCATED]> = pairs
+        .map(|(value, location)| pack(*value, *location))
+        .collect();
+    let combine = move |acc: &mut [u8], incoming: &[u8], _| {
+        combine_all(E::DATA_TYPE, want_max, acc, incoming);
+    };
+    let elements = Elements::Custom {
+        size: LOCATED,
+        ordered: false,
+        combine: &combine,
+    };
+    let len = located.len();
+    let bytes = located.as_flattened_mut();
+    let request = engine
+        .place()
+        .all_reduce(elements, Output::host(bytes, len));
+    let request = Request {
+        collective,
+        digest: digest([E::DATA_TYPE as u64]),
+        ..request
+    };
+    engine.run_in(turn, request).await?;
+    for ((value, location), found) in values.iter_mut().zip(locations).zip(&located) {
+        *location = unpack(found, value);
+    }
+    Ok(())
 }
 
 fn combine_all(dtype: DataType, want_max: bool, acc: &mut [u8], incoming: &[u8]) {

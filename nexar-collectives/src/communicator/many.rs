@@ -13,7 +13,7 @@ use nexar_device::DeviceAdapter;
 use std::ops::Range;
 
 /// Bytes that are reduced together, unless one buffer alone is longer.
-const BUCKET: usize = 4 << 20;
+pub(super) const BUCKET: usize = 4 << 20;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     #[doc = include_str!("../../docs/links.txt")]
@@ -59,7 +59,7 @@ pub(super) async fn all_reduce_many<T: Transport, E: Element>(
     Ok(())
 }
 
-async fn reduce_bucket<T: Transport, E: Element>(
+pub(super) async fn reduce_bucket<T: Transport, E: Element>(
     engine: &Engine<T>,
     turn: &mut Turn<T>,
     elements: Elements<'_>,
@@ -75,7 +75,7 @@ async fn reduce_bucket<T: Transport, E: Element>(
 
 /// Consecutive buffers that are reduced together: at least one, and no more than `limit` elements unless it is
 /// one. At least one bucket, so that calls without elements are compared, too.
-fn buckets(lengths: &[usize], limit: usize) -> Vec<Range<usize>> {
+pub(super) fn buckets(lengths: &[usize], limit: usize) -> Vec<Range<usize>> {
     let mut buckets = Vec::new();
     let (mut start, mut filled) = (0, 0usize);
     for (at, length) in lengths.iter().enumerate() {

@@ -8,6 +8,7 @@ mod located;
 mod many;
 mod messages;
 mod network;
+mod on_device;
 mod raw;
 mod reduction;
 mod requests;
@@ -18,6 +19,7 @@ mod tests;
 
 pub use builder::Builder;
 pub use local::run_local;
+pub use on_device::OnDevice;
 pub use raw::{RawSlice, RawSliceMut};
 pub use reduction::Reduction;
 pub use settings::{Rank, SeedRole};

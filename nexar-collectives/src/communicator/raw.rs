@@ -5,10 +5,10 @@ use super::{
     Communicator,
     requests::{Input, Output, reduced},
 };
-use crate::engine::{Elements, Request};
+use crate::engine::{Elements, Request, Source, Target};
 use nexar_core::{DataType, Error, ReduceOp, Result, transport::Transport};
-use nexar_device::{DeviceAdapter, MemorySpace};
-use std::{future::Future, slice};
+use nexar_device::{Access, DeviceAdapter, MemorySpace, Region};
+use std::{future::Future, slice, sync::Arc};
 
 /// Elements to be read, by their address.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,9 @@ pub struct RawSlice {
     pub dtype: DataType,
     /// Where they lie.
     pub space: MemorySpace,
+    /// The stream of the device in whose order they are written, by the number of its handle; 0 for the default stream,
+    /// and in host memory.
+    pub stream: u64,
 }
 
 /// Elements to be read and written, by their address.
@@ -36,6 +39,7 @@ pub struct RawSlice {
 ///             count: data.len(),
 ///             dtype: DataType::F32,
 ///             space: MemorySpace::Host,
+///             stream: 0,
 ///         };
 ///         // SAFETY: the data is initialised and outlives the call, and nobody else accesses it meanwhile.
 ///         unsafe { comm.all_reduce_raw(raw, ReduceOp::Sum) }.await?;
@@ -55,21 +59,14 @@ pub struct RawSliceMut {
     pub dtype: DataType,
     /// Where they lie.
     pub space: MemorySpace,
+    /// The stream of the device in whose order they are written, by the number of its handle; 0 for the default stream,
+    /// and in host memory.
+    pub stream: u64,
 }
 
-/// The length in bytes of a slice that the host can reach.
-fn bytes(
-    operation: &'static str,
-    null: bool,
-    count: usize,
-    dtype: DataType,
-    space: MemorySpace,
-) -> Result<usize> {
+/// The length in bytes of a slice.
+fn bytes(operation: &'static str, null: bool, count: usize, dtype: DataType) -> Result<usize> {
     let invalid = |reason: String| Error::InvalidArgument { operation, reason };
-    if space != MemorySpace::Host {
-        let reason = format!("the device adapter does not reach memory of {space:?}");
-        return Err(invalid(reason));
-    }
     if null && count > 0 {
         return Err(invalid(format!("the pointer to {count} elements is null")));
     }
@@ -82,46 +79,93 @@ fn bytes(
     })
 }
 
-impl RawSlice {
+impl RawSliceMut {
+    /// Opens memory that is not the host's.
+    ///
     /// # Safety
     ///
-    /// As for the operations: the memory is initialised, and nobody writes it as long as the input lives.
-    unsafe fn input<'a>(self, operation: &'static str) -> Result<Input<'a>> {
-        let RawSlice {
-            pointer,
-            count,
-            dtype,
-            space,
-        } = self;
-        let length = bytes(operation, pointer.is_null(), count, dtype, space)?;
-        let bytes: &[u8] = match length {
-            0 => &[],
-            // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
-            _ => unsafe { slice::from_raw_parts(pointer, length) },
-        };
-        Ok(Input { bytes, len: count })
+    /// As for the operations.
+    unsafe fn open<D: DeviceAdapter>(
+        self,
+        operation: &'static str,
+        device: &D,
+        length: usize,
+    ) -> Result<Access<D::Queue>> {
+        // SAFETY: the caller vouches for the memory, as long as the operation uses it.
+        let region = unsafe { Region::from_raw(self.pointer, length, self.space, self.stream, ()) };
+        let opened = device.open(region);
+        opened.map_err(|error| Error::Device {
+            operation,
+            source: Arc::new(error),
+        })
     }
-}
 
-impl RawSliceMut {
     /// # Safety
     ///
     /// As for the operations: the memory is initialised, and nobody else accesses it as long as the output
     /// lives.
-    unsafe fn output<'a>(self, operation: &'static str) -> Result<Output<'a>> {
-        let RawSliceMut {
+    unsafe fn output<'a, D: DeviceAdapter>(
+        self,
+        operation: &'static str,
+        device: &D,
+    ) -> Result<Output<'a, D::Queue>> {
+        let (pointer, len) = (self.pointer, self.count);
+        let length = bytes(operation, pointer.is_null(), len, self.dtype)?;
+        let bytes = match (length, self.space) {
+            (0, _) => Target::none(),
+            (_, MemorySpace::Host) => {
+                // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
+                Target::Host(unsafe { slice::from_raw_parts_mut(pointer, length) })
+            }
+            // SAFETY: as above.
+            _ => match unsafe { self.open(operation, device, length)? } {
+                Access::Host(view) => Target::View(view),
+                Access::Staged(queue) => Target::Staged { queue, from: None },
+            },
+        };
+        Ok(Output { bytes, len })
+    }
+}
+
+impl RawSlice {
+    /// # Safety
+    ///
+    /// As for the operations: the memory is initialised, and nobody writes it as long as the input lives.
+    unsafe fn input<'a, D: DeviceAdapter>(
+        self,
+        operation: &'static str,
+        device: &D,
+    ) -> Result<Input<'a, D::Queue>> {
+        let RawSlice {
             pointer,
-            count,
+            count: len,
             dtype,
             space,
+            stream,
         } = self;
-        let length = bytes(operation, pointer.is_null(), count, dtype, space)?;
-        let bytes: &mut [u8] = match length {
-            0 => &mut [],
-            // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
-            _ => unsafe { slice::from_raw_parts_mut(pointer, length) },
+        let length = bytes(operation, pointer.is_null(), len, dtype)?;
+        let bytes = match (length, space) {
+            (0, _) => Source::none(),
+            (_, MemorySpace::Host) => {
+                // SAFETY: the caller vouches for the memory; the pointer is not null, and the length is possible.
+                Source::Host(unsafe { slice::from_raw_parts(pointer, length) })
+            }
+            _ => {
+                let region = RawSliceMut {
+                    pointer: pointer.cast_mut(),
+                    count: len,
+                    dtype,
+                    space,
+                    stream,
+                };
+                // SAFETY: as above; the region is only read.
+                match unsafe { region.open(operation, device, length)? } {
+                    Access::Host(view) => Source::View(view),
+                    Access::Staged(queue) => Source::Staged(queue),
+                }
+            }
         };
-        Ok(Output { bytes, len: count })
+        Ok(Input { bytes, len })
     }
 }
 
@@ -134,9 +178,18 @@ fn same_type(operation: &'static str, one: DataType, other: DataType) -> Result<
 }
 
 /// The operations on memory that is given by its address.
+///
+/// Memory of a device is reached through the communicator's adapter, as [`OnDevice`](crate::OnDevice) says. If the future
+/// of such an operation is dropped before it is done, copies may still be under way: where that can happen, give the
+/// memory an owner with [`Region::from_raw`], and use the operations on buffers.
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    async fn run_raw(&self, request: Result<Request<'_>>) -> Result<()> {
-        self.engine().run(request?).await
+    async fn run_raw(&self, request: Result<Request<'_, D::Queue>>) -> Result<()> {
+        let staging = self.device.capabilities();
+        let request = Request {
+            staging,
+            ..request?
+        };
+        self.engine().run(request).await
     }
 
     /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is
@@ -145,12 +198,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`broadcast`](Self::broadcast); also [`Error::InvalidArgument`] for a null pointer, buffers of
-    /// different types, and memory that the device adapter does not reach.
+    /// different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn broadcast_raw(
         &self,
         data: RawSliceMut,
@@ -158,7 +212,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
-            let output = unsafe { data.output("broadcast")? };
+            let output = unsafe { data.output("broadcast", &self.device)? };
             self.place()
                 .broadcast(Elements::Moved(data.dtype), output, root)
         };
@@ -170,12 +224,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`reduce`](Self::reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn reduce_raw(
         &self,
         data: RawSliceMut,
@@ -184,7 +239,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
-            let output = unsafe { data.output("reduce")? };
+            let output = unsafe { data.output("reduce", &self.device)? };
             self.place().reduce(reduced(data.dtype, op)?, output, root)
         };
         self.run_raw(request())
@@ -196,12 +251,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`all_reduce`](Self::all_reduce); also [`Error::InvalidArgument`] for a null pointer, buffers of
-    /// different types, and memory that the device adapter does not reach.
+    /// different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn all_reduce_raw(
         &self,
         data: RawSliceMut,
@@ -209,7 +265,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
-            let output = unsafe { data.output("all_reduce")? };
+            let output = unsafe { data.output("all_reduce", &self.device)? };
             Ok(self.place().all_reduce(reduced(data.dtype, op)?, output))
         };
         self.run_raw(request())
@@ -221,12 +277,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`scan`](Self::scan); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn scan_raw(
         &self,
         data: RawSliceMut,
@@ -234,7 +291,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
-            let output = unsafe { data.output("scan")? };
+            let output = unsafe { data.output("scan", &self.device)? };
             self.place().scan(reduced(data.dtype, op)?, output, false)
         };
         self.run_raw(request())
@@ -246,12 +303,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`exclusive_scan`](Self::exclusive_scan); also [`Error::InvalidArgument`] for a null pointer,
-    /// buffers of different types, and memory that the device adapter does not reach.
+    /// buffers of different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn exclusive_scan_raw(
         &self,
         data: RawSliceMut,
@@ -259,7 +317,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     ) -> impl Future<Output = Result<()>> + Send + '_ {
         let request = || {
             // SAFETY: the caller promises it.
-            let output = unsafe { data.output("exclusive_scan")? };
+            let output = unsafe { data.output("exclusive_scan", &self.device)? };
             self.place().scan(reduced(data.dtype, op)?, output, true)
         };
         self.run_raw(request())
@@ -271,12 +329,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`all_gather`](Self::all_gather); also [`Error::InvalidArgument`] for a null pointer, buffers of
-    /// different types, and memory that the device adapter does not reach.
+    /// different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn all_gather_raw(
         &self,
         input: RawSlice,
@@ -285,8 +344,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let request = || {
             let dtype = same_type("all_gather", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) =
-                unsafe { (input.input("all_gather")?, output.output("all_gather")?) };
+            let (input, output) = unsafe {
+                (
+                    input.input("all_gather", &self.device)?,
+                    output.output("all_gather", &self.device)?,
+                )
+            };
             self.place()
                 .all_gather(Elements::Moved(dtype), input, output)
         };
@@ -299,12 +362,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`gather`](Self::gather); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn gather_raw(
         &self,
         input: RawSlice,
@@ -314,7 +378,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let request = || {
             let dtype = same_type("gather", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) = unsafe { (input.input("gather")?, output.output("gather")?) };
+            let (input, output) = unsafe {
+                (
+                    input.input("gather", &self.device)?,
+                    output.output("gather", &self.device)?,
+                )
+            };
             self.place()
                 .gather(Elements::Moved(dtype), input, output, root)
         };
@@ -327,12 +396,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`scatter`](Self::scatter); also [`Error::InvalidArgument`] for a null pointer, buffers of different
-    /// types, and memory that the device adapter does not reach.
+    /// types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn scatter_raw(
         &self,
         input: RawSlice,
@@ -342,7 +412,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let request = || {
             let dtype = same_type("scatter", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) = unsafe { (input.input("scatter")?, output.output("scatter")?) };
+            let (input, output) = unsafe {
+                (
+                    input.input("scatter", &self.device)?,
+                    output.output("scatter", &self.device)?,
+                )
+            };
             self.place()
                 .scatter(Elements::Moved(dtype), input, output, root)
         };
@@ -355,12 +430,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`reduce_scatter`](Self::reduce_scatter); also [`Error::InvalidArgument`] for a null pointer,
-    /// buffers of different types, and memory that the device adapter does not reach.
+    /// buffers of different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn reduce_scatter_raw(
         &self,
         input: RawSlice,
@@ -372,8 +448,8 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
             // SAFETY: the caller promises it.
             let (input, output) = unsafe {
                 (
-                    input.input("reduce_scatter")?,
-                    output.output("reduce_scatter")?,
+                    input.input("reduce_scatter", &self.device)?,
+                    output.output("reduce_scatter", &self.device)?,
                 )
             };
             self.place()
@@ -388,12 +464,13 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// # Safety
     ///
     /// Until the future is done or dropped, the memory is alive and initialised, nobody writes a [`RawSlice`] and
-    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1.
+    /// nobody else accesses a [`RawSliceMut`], and the two do not overlap. A bool is 0 or 1. Memory of a device lies where
+    /// the slice says, is alive until all copies have ended, and its stream exists when this is called.
     ///
     /// # Errors
     ///
     /// Those of [`all_to_all`](Self::all_to_all); also [`Error::InvalidArgument`] for a null pointer, buffers of
-    /// different types, and memory that the device adapter does not reach.
+    /// different types; [`Error::Device`] for memory that the device adapter does not reach.
     pub unsafe fn all_to_all_raw(
         &self,
         input: RawSlice,
@@ -402,8 +479,12 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
         let request = || {
             let dtype = same_type("all_to_all", input.dtype, output.dtype)?;
             // SAFETY: the caller promises it.
-            let (input, output) =
-                unsafe { (input.input("all_to_all")?, output.output("all_to_all")?) };
+            let (input, output) = unsafe {
+                (
+                    input.input("all_to_all", &self.device)?,
+                    output.output("all_to_all", &self.device)?,
+                )
+            };
             self.place()
                 .all_to_all(Elements::Moved(dtype), input, output)
         };

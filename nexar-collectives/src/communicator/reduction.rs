@@ -71,7 +71,7 @@ impl<E: Pod> Reduction<E> {
         }
     }
 
-    fn elements(&self, operation: &'static str) -> Result<Elements<'_>> {
+    pub(super) fn elements(&self, operation: &'static str) -> Result<Elements<'_>> {
         let size = size_of::<E>();
         if (1..=MAX_ELEMENT).contains(&size) {
             return Ok(Elements::Custom {
@@ -84,7 +84,7 @@ impl<E: Pod> Reduction<E> {
         Err(Error::InvalidArgument { operation, reason })
     }
 
-    fn stamp<'a>(&self, request: Request<'a>) -> Request<'a> {
+    pub(super) fn stamp<'a, Q>(&self, request: Request<'a, Q>) -> Request<'a, Q> {
         let digest = digest_named(&self.name, [u64::from(self.ordered), request.digest]);
         Request { digest, ..request }
     }
@@ -100,18 +100,12 @@ impl<E> fmt::Debug for Reduction<E> {
 }
 
 fn input<E: Pod>(data: &[E]) -> Input<'_> {
-    Input {
-        bytes: bytemuck::cast_slice(data),
-        len: data.len(),
-    }
+    Input::host(bytemuck::cast_slice(data), data.len())
 }
 
 fn output<E: Pod>(data: &mut [E]) -> Output<'_> {
     let len = data.len();
-    Output {
-        bytes: bytemuck::cast_slice_mut(data),
-        len,
-    }
+    Output::host(bytemuck::cast_slice_mut(data), len)
 }
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {

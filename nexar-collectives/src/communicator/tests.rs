@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    engine::{Elements, Request},
+    engine::{Elements, Request, Source, Target},
     schedule::{Collective, Hosts, Operation, Plan, select},
 };
 use nexar_core::{
@@ -12,7 +12,8 @@ use nexar_core::{
         memory::{MemoryNetwork, MemoryTransport},
     },
 };
-use std::net::SocketAddr;
+use nexar_device::Capabilities;
+use std::{convert::Infallible, net::SocketAddr};
 use tokio::task::JoinSet;
 
 type MemoryCommunicator = Communicator<MemoryTransport>;
@@ -42,14 +43,15 @@ const BYTES: usize = 64 << 20;
 
 /// What a rank chooses for a long all-reduce.
 fn chosen(rank: &MemoryCommunicator) -> Plan {
-    rank.engine().plan(&Request {
+    rank.engine().plan(&Request::<Infallible> {
         collective: Collective::AllReduce,
         operation: Operation::AllReduce { count: BYTES / 4 },
         elements: Elements::Reduced(DataType::F32, ReduceOp::Sum),
         digest: 0,
         exchanges: None,
-        input: &[],
-        output: &mut [],
+        input: Source::none(),
+        output: Target::none(),
+        staging: Capabilities::default(),
     })
 }
 

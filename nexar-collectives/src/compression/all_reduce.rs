@@ -14,7 +14,7 @@ use nexar_core::{
 };
 use nexar_device::DeviceAdapter;
 
-const LABEL: Collective = Collective::AllReduceCompressed;
+pub(crate) const LABEL: Collective = Collective::AllReduceCompressed;
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     #[doc = include_str!("../../docs/links.txt")]
@@ -51,7 +51,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     }
 }
 
-async fn all_reduce<T: Transport, C: Compressor>(
+pub(crate) async fn all_reduce<T: Transport, C: Compressor>(
     engine: &Engine<T>,
     turn: &mut Turn<T>,
     data: &mut [f32],
@@ -127,7 +127,7 @@ impl<'a, T: Transport> Exchanges<'a, T> {
         let bytes = &mut state.outgoing[..];
         let len = bytes.len() / size;
         let elements = reduced(DataType::F32, ReduceOp::Sum)?;
-        let sum = place.all_reduce(elements, Output { bytes, len });
+        let sum = place.all_reduce(elements, Output::host(bytes, len));
         let sequence = self.run(sum).await?;
         let unfinished = self.unfinished(sequence);
         let rank = place.rank;

@@ -38,6 +38,7 @@ mod state;
 mod tests;
 mod top_k;
 
+pub(crate) use all_reduce::{LABEL, all_reduce};
 pub use block_quantization::BlockQuantization;
 pub use error::CompressionError;
 pub use random_k::RandomK;

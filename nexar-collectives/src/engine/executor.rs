@@ -1,11 +1,13 @@
 //! Runs a schedule: one poll function over all streams of an operation.
 
 use super::{
-    memory::{Combiner, Memory},
+    combine::Combiner,
+    memory::Memory,
     pool::ChunkPool,
     program::{PeerItems, Program},
+    staging::Need,
 };
-use crate::schedule::{Action, ItemId};
+use crate::schedule::{Action, ItemId, Span};
 use bytes::{Buf, Bytes};
 use nexar_core::{
     Call, Failure,
@@ -17,6 +19,7 @@ use nexar_core::{
         header::{self, HEADER_LEN},
     },
 };
+use nexar_device::{DeviceError, ExecutionQueue};
 use std::task::{Context, Poll, ready};
 
 /// Longest chunk that is handed to a stream at once.
@@ -42,24 +45,32 @@ pub(crate) enum Trouble {
     Failure(Failure),
     /// A stream to or from a member broke; the control stream may know why.
     Stream(usize, StreamError),
-    /// The arithmetic refused, which a checked call does not cause.
+    /// The device failed, or the arithmetic refused, which a checked call does not cause.
     Local(String),
+}
+
+impl From<DeviceError> for Trouble {
+    fn from(error: DeviceError) -> Self {
+        Trouble::Local(error.to_string())
+    }
 }
 
 fn no_lane(member: usize) -> Trouble {
     Trouble::Local(format!("there is no lane to rank {member}"))
 }
 
-pub(crate) struct Executor<'a, 'm, 'c, T: Transport> {
+pub(crate) struct Executor<'a, 'm, 'c, T: Transport, Q: ExecutionQueue> {
     call: &'a OngoingCall<'a, T>,
     program: &'a Program,
-    memory: &'a mut Memory<'m>,
+    memory: &'a mut Memory<'m, Q>,
     combiner: Combiner<'c>,
     pool: &'a ChunkPool,
     /// By member.
     lanes: &'a mut [Lane<T>],
     peers: Vec<PeerRun<'a>>,
     next_copy: usize,
+    /// Bytes of the next copy that have been made.
+    copy_offset: usize,
     /// By item.
     done: &'a mut Vec<bool>,
     /// Common chunks that some receivers have yet to be sent.
@@ -83,6 +94,8 @@ struct PeerRun<'a> {
     receive_offset: usize,
     /// The first bytes of an element whose other bytes have not arrived.
     carry: Vec<u8>,
+    /// What has arrived for the next receive before its memory was at hand.
+    arrived: Bytes,
 }
 
 /// The first bytes of a member's header.
@@ -98,21 +111,20 @@ impl Header {
     };
 
     /// Moves bytes from `data` until the header is complete; whether it is.
-    fn fill(&mut self, data: &mut &[u8]) -> bool {
+    fn fill(&mut self, data: &mut Bytes) -> bool {
         let take = (HEADER_LEN - self.filled).min(data.len());
-        self.bytes[self.filled..self.filled + take].copy_from_slice(&data[..take]);
+        data.copy_to_slice(&mut self.bytes[self.filled..self.filled + take]);
         self.filled += take;
-        data.advance(take);
         self.filled == HEADER_LEN
     }
 }
 
-/// Moves bytes from `data` until an element of `size` bytes is complete; whether it is.
-fn carry_on(carry: &mut Vec<u8>, size: usize, data: &mut &[u8]) -> bool {
+/// Moves bytes from `data` until an element of `size` bytes is complete; how many.
+fn carry_on(carry: &mut Vec<u8>, size: usize, data: &mut Bytes) -> usize {
     let take = size.saturating_sub(carry.len()).min(data.len());
     carry.extend_from_slice(&data[..take]);
     data.advance(take);
-    carry.len() == size
+    take
 }
 
 impl PeerRun<'_> {
@@ -125,11 +137,11 @@ impl PeerRun<'_> {
     }
 }
 
-impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
+impl<'a, 'm, 'c, T: Transport, Q: ExecutionQueue> Executor<'a, 'm, 'c, T, Q> {
     pub(crate) fn new(
         call: &'a OngoingCall<'a, T>,
         program: &'a Program,
-        memory: &'a mut Memory<'m>,
+        memory: &'a mut Memory<'m, Q>,
         combiner: Combiner<'c>,
         pool: &'a ChunkPool,
         lanes: &'a mut [Lane<T>],
@@ -148,6 +160,7 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             next_receive: 0,
             receive_offset: 0,
             carry: Vec::new(),
+            arrived: Bytes::new(),
         };
         Executor {
             call,
@@ -158,6 +171,7 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             lanes,
             peers: program.peers.iter().map(run).collect(),
             next_copy: 0,
+            copy_offset: 0,
             done,
             shared: vec![None; program.sharers.len()],
             sharers_left: program.sharers.clone(),
@@ -170,14 +184,15 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             return Poll::Ready(Err(Trouble::Failure(failure)));
         }
         for _ in 0..PASSES_IN_A_ROW {
-            let mut moved = self.copy();
+            let mut moved = self.memory.poll_copies(cx)?;
+            moved |= self.copy(cx)?;
             let mut finished = self.next_copy == self.program.copies.len();
             for at in 0..self.peers.len() {
                 moved |= self.send(at, cx)?;
                 moved |= self.receive(at, cx)?;
                 finished &= self.peers[at].finished();
             }
-            if finished {
+            if finished && self.memory.is_settled() {
                 return Poll::Ready(Ok(()));
             }
             if !moved {
@@ -194,25 +209,33 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
         after.iter().flatten().all(|id| self.done[*id as usize])
     }
 
-    fn copy(&mut self) -> bool {
+    fn copy(&mut self, cx: &mut Context<'_>) -> Result<bool, Trouble> {
         let mut moved = false;
         while let Some(id) = self.program.copies.get(self.next_copy)
             && self.ready(*id)
         {
             if let Action::Copy { from, to } = self.program.schedule.items[*id as usize].action {
-                self.memory.copy(from, to);
+                let Poll::Ready(copied) = self.memory.poll_copy(cx, from, to, self.copy_offset)
+                else {
+                    break;
+                };
+                moved = true;
+                self.copy_offset += copied?;
+                if self.copy_offset < self.memory.length(from) {
+                    continue;
+                }
             }
+            self.copy_offset = 0;
             self.done[*id as usize] = true;
             self.next_copy += 1;
-            moved = true;
         }
-        moved
+        Ok(moved)
     }
 
     fn send(&mut self, at: usize, cx: &mut Context<'_>) -> Result<bool, Trouble> {
         let mut moved = false;
         loop {
-            if self.peers[at].pending.is_empty() && !self.next_chunk(at) {
+            if self.peers[at].pending.is_empty() && !self.next_chunk(at, cx)? {
                 return Ok(moved);
             }
             let peer = &mut self.peers[at];
@@ -230,7 +253,7 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
     }
 
     /// Makes the next chunk for a member pending, if one may be sent yet.
-    fn next_chunk(&mut self, at: usize) -> bool {
+    fn next_chunk(&mut self, at: usize, cx: &mut Context<'_>) -> Result<bool, Trouble> {
         let peer = &self.peers[at];
         let next = peer
             .items
@@ -246,17 +269,22 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
                 peer.pending = Bytes::copy_from_slice(&peer.own_header);
                 peer.header_sent = true;
             }
-            return alone;
+            return Ok(alone);
         };
         let Action::Send { span, .. } = self.program.schedule.items[id as usize].action else {
-            return false;
+            return Ok(false);
         };
-        let length = self.memory.length(span);
+        let (offset, length) = (peer.send_offset, self.memory.length(span));
+        let Poll::Ready(found) = self.memory.poll_at_hand(cx, span, offset, Need::Read) else {
+            return Ok(false);
+        };
+        let found = found?.min(MAX_CHUNK);
+        let peer = &self.peers[at];
         let header: &[u8] = match peer.header_sent {
             true => &[],
             false => &peer.own_header,
         };
-        let shared = self.program.shared[id as usize].filter(|_| length <= MAX_CHUNK);
+        let shared = self.program.shared[id as usize].filter(|_| found == length);
         let (chunk, taken) = match shared {
             // The header goes ahead alone, so that the chunk can be shared.
             Some(_) if !header.is_empty() && length > HEADER_LEN => {
@@ -264,11 +292,11 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             }
             Some(number) if header.is_empty() => (self.shared_chunk(number as usize, span), length),
             _ => {
-                let end = length.min(peer.send_offset + MAX_CHUNK);
-                let body = &self.memory.read(span)[peer.send_offset..end];
-                (self.pool.bytes([header, body]), end - peer.send_offset)
+                let body = self.memory.read(span, offset, found);
+                (self.pool.bytes([header, body]), found)
             }
         };
+        self.memory.done_with(span, offset, taken);
         let peer = &mut self.peers[at];
         peer.pending = chunk;
         peer.header_sent = true;
@@ -278,13 +306,14 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             peer.next_send += 1;
             self.done[id as usize] = true;
         }
-        true
+        Ok(true)
     }
 
-    fn shared_chunk(&mut self, number: usize, span: crate::schedule::Span) -> Bytes {
+    fn shared_chunk(&mut self, number: usize, span: Span) -> Bytes {
+        let length = self.memory.length(span);
         let chunk = self.shared[number]
             .take()
-            .unwrap_or_else(|| self.pool.bytes([&[], self.memory.read(span)]));
+            .unwrap_or_else(|| self.pool.bytes([&[], self.memory.read(span, 0, length)]));
         self.sharers_left[number] = self.sharers_left[number].saturating_sub(1);
         if self.sharers_left[number] > 0 {
             self.shared[number] = Some(chunk.clone());
@@ -295,6 +324,15 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
     fn receive(&mut self, at: usize, cx: &mut Context<'_>) -> Result<bool, Trouble> {
         let mut moved = false;
         for _ in 0..READS_IN_A_ROW {
+            if !self.peers[at].arrived.is_empty() {
+                let arrived = std::mem::take(&mut self.peers[at].arrived);
+                let before = arrived.len();
+                self.store(at, cx, arrived)?;
+                moved |= self.peers[at].arrived.len() < before;
+                if !self.peers[at].arrived.is_empty() {
+                    break;
+                }
+            }
             let peer = &self.peers[at];
             let item = peer
                 .items
@@ -309,7 +347,7 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
             let Poll::Ready(bytes) = self.read(at, cx, wanted) else {
                 break;
             };
-            self.take(at, &bytes?)?;
+            self.take(at, cx, bytes?)?;
             moved = true;
         }
         Ok(moved)
@@ -350,21 +388,19 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
     }
 
     /// Takes in what has arrived from a member: no more than the header and one item.
-    fn take(&mut self, at: usize, bytes: &[u8]) -> Result<(), Trouble> {
-        let mut data = bytes;
+    fn take(&mut self, at: usize, cx: &mut Context<'_>, mut bytes: Bytes) -> Result<(), Trouble> {
         let peer = &mut self.peers[at];
         if peer.header.filled < HEADER_LEN {
-            if !peer.header.fill(&mut data) {
+            if !peer.header.fill(&mut bytes) {
                 return Ok(());
             }
             let (member, header) = (peer.items.member, peer.header.bytes);
             self.compare(member, &header)?;
         }
-        if data.is_empty() {
-            return Ok(());
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.store(at, cx, bytes),
         }
-        self.store(at, data)
-            .map_err(|error| Trouble::Local(error.to_string()))
     }
 
     fn compare(&self, member: usize, bytes: &[u8; HEADER_LEN]) -> Result<(), Trouble> {
@@ -385,11 +421,9 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
         )))
     }
 
-    fn store(
-        &mut self,
-        at: usize,
-        mut data: &[u8],
-    ) -> Result<(), nexar_device::reduce::ReduceError> {
+    /// Stores what has arrived for the next receive, as far as its memory is at hand; keeps the rest.
+    fn store(&mut self, at: usize, cx: &mut Context<'_>, mut data: Bytes) -> Result<(), Trouble> {
+        let element = self.memory.element;
         let peer = &mut self.peers[at];
         let Some(&id) = peer.items.receives.get(peer.next_receive) else {
             return Ok(());
@@ -398,32 +432,45 @@ impl<'a, 'm, 'c, T: Transport> Executor<'a, 'm, 'c, T> {
         else {
             return Ok(());
         };
-        let element = self.memory.element;
-        let start = peer.receive_offset - peer.carry.len();
-        peer.receive_offset += data.len();
-        let mut offset = start;
-        if !peer.carry.is_empty() && carry_on(&mut peer.carry, element, &mut data) {
+        while !data.is_empty() {
+            let offset = peer.receive_offset - peer.carry.len();
+            let Poll::Ready(room) = self.memory.poll_at_hand(cx, span, offset, Need::to(store))
+            else {
+                break;
+            };
+            let length = room?.min(data.len() - data.len() % element);
+            let (elements, length) = match !peer.carry.is_empty() || length == 0 {
+                false => (&data[..length], length),
+                true => {
+                    peer.receive_offset += carry_on(&mut peer.carry, element, &mut data);
+                    if peer.carry.len() < element {
+                        break;
+                    }
+                    (&peer.carry[..], element)
+                }
+            };
             self.combiner
-                .store(self.memory, span, store, offset, &peer.carry)?;
-            peer.carry.clear();
-            offset += element;
+                .store(self.memory, span, store, offset, elements)
+                .map_err(|error| Trouble::Local(error.to_string()))?;
+            self.memory.done_with(span, offset, length);
+            match peer.carry.is_empty() {
+                false => peer.carry.clear(),
+                true => {
+                    data.advance(length);
+                    peer.receive_offset += length;
+                }
+            }
         }
-        let whole = data.len() - data.len() % element;
-        if whole > 0 {
-            let (elements, rest) = data.split_at(whole);
-            self.combiner
-                .store(self.memory, span, store, offset, elements)?;
-            data = rest;
-        }
-        if !data.is_empty() {
-            carry_on(&mut peer.carry, element, &mut data);
-        }
-        if peer.receive_offset == self.memory.length(span) {
+        if data.is_empty()
+            && peer.carry.is_empty()
+            && peer.receive_offset == self.memory.length(span)
+        {
             peer.receive_offset = 0;
             peer.next_receive += 1;
             self.done[id as usize] = true;
-            self.combiner.complete(self.memory, span, store)?;
+            self.combiner.complete(span, store);
         }
+        peer.arrived = data;
         Ok(())
     }
 }

@@ -1,228 +1,265 @@
-//! The memory and the arithmetic of one operation.
+//! The memory of one operation.
 
-use super::request::Combine;
-use crate::schedule::{Buffer, Span, Store};
-use nexar_core::{DataType, ReduceOp};
-use nexar_device::reduce::{self, Accumulator, ReduceError};
+use super::staging::{Need, Pass, Staged};
+use crate::schedule::{Buffer, Schedule, Span};
+use nexar_device::{DeviceError, ExecutionQueue, reduce::ReduceError};
+use std::{
+    convert::Infallible,
+    ops::Range,
+    task::{Context, Poll},
+};
 
-/// The buffers of an operation, as bytes. Spans are in elements of `element` bytes.
-#[derive(Debug)]
-pub(crate) struct Memory<'a> {
-    pub(crate) input: &'a [u8],
-    pub(crate) output: &'a mut [u8],
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) element: usize,
+/// Memory that is only read.
+pub(crate) enum Readable<'a, Q: ExecutionQueue = Infallible> {
+    Host(&'a [u8]),
+    Staged(Staged<Q>),
 }
 
-impl Memory<'_> {
+/// Memory that is read and written.
+pub(crate) enum Writable<'a, Q: ExecutionQueue = Infallible> {
+    Host(&'a mut [u8]),
+    Staged(Staged<Q>),
+}
+
+impl<Q: ExecutionQueue> Readable<'_, Q> {
+    /// Calls `f` with each piece and its first byte, in order.
+    pub(crate) async fn pass(
+        &mut self,
+        mut f: impl FnMut(usize, &[u8]) -> Result<(), ReduceError>,
+    ) -> Result<(), String> {
+        match self {
+            Readable::Host(bytes) => f(0, bytes).map_err(|error| error.to_string()),
+            Readable::Staged(staged) => staged.pass(Pass::Read, |at, piece| f(at, piece)).await,
+        }
+    }
+}
+
+impl<Q: ExecutionQueue> Writable<'_, Q> {
+    /// Calls `f` with each piece and its first byte, in order. The whole is one piece in host memory.
+    pub(crate) async fn pass(
+        &mut self,
+        pass: Pass,
+        mut f: impl FnMut(usize, &mut [u8]) -> Result<(), ReduceError>,
+    ) -> Result<(), String> {
+        match self {
+            Writable::Host(bytes) => f(0, bytes).map_err(|error| error.to_string()),
+            Writable::Staged(staged) => staged.pass(pass, f).await,
+        }
+    }
+}
+
+/// The buffers of an operation, as bytes. Spans are in elements of `element` bytes, offsets and lengths in bytes.
+pub(crate) struct Memory<'a, Q: ExecutionQueue = Infallible> {
+    pub(crate) input: Readable<'a, Q>,
+    pub(crate) output: Writable<'a, Q>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) element: usize,
+    /// What is copied between two places that are not at hand at the same time.
+    pub(crate) bounce: Vec<u8>,
+}
+
+impl<'a, Q: ExecutionQueue> Memory<'a, Q> {
+    pub(crate) fn new(
+        input: Readable<'a, Q>,
+        output: Writable<'a, Q>,
+        scratch: usize,
+        element: usize,
+    ) -> Self {
+        Memory {
+            input,
+            output,
+            scratch: vec![0; scratch * element],
+            element,
+            bounce: Vec::new(),
+        }
+    }
+
     /// Length of a span in bytes.
     pub(crate) fn length(&self, span: Span) -> usize {
         span.len * self.element
     }
 
-    fn range(&self, span: Span) -> std::ops::Range<usize> {
+    fn range(&self, span: Span) -> Range<usize> {
         let start = span.start * self.element;
         start..start + self.length(span)
     }
 
-    /// The bytes of a span.
-    pub(crate) fn read(&self, span: Span) -> &[u8] {
-        let range = self.range(span);
+    fn part(&self, span: Span, offset: usize, length: usize) -> Range<usize> {
+        let start = span.start * self.element + offset;
+        start..start + length
+    }
+
+    fn staged(&mut self, buffer: Buffer) -> Option<&mut Staged<Q>> {
+        match buffer {
+            Buffer::Input => match &mut self.input {
+                Readable::Staged(staged) => Some(staged),
+                Readable::Host(_) => None,
+            },
+            Buffer::Output => match &mut self.output {
+                Writable::Staged(staged) => Some(staged),
+                Writable::Host(_) => None,
+            },
+            Buffer::Scratch => None,
+        }
+    }
+
+    fn each_staged(&mut self) -> impl Iterator<Item = &mut Staged<Q>> {
+        let input = match &mut self.input {
+            Readable::Staged(staged) => Some(staged),
+            Readable::Host(_) => None,
+        };
+        let output = match &mut self.output {
+            Writable::Staged(staged) => Some(staged),
+            Writable::Host(_) => None,
+        };
+        input.into_iter().chain(output)
+    }
+
+    /// Tells staged memory which of its bytes the schedule will access, and in which order.
+    pub(crate) fn plan(&mut self, schedule: &Schedule) {
+        for item in &schedule.items {
+            for (span, need) in Need::of(&item.action).into_iter().flatten() {
+                let range = self.range(span);
+                if let Some(staged) = self.staged(span.buffer) {
+                    staged.plan(range, need);
+                }
+            }
+        }
+        self.each_staged().for_each(Staged::planned);
+    }
+
+    /// Goes on with the copies of staged memory; whether something has moved.
+    pub(crate) fn poll_copies(&mut self, cx: &mut Context<'_>) -> Result<bool, DeviceError> {
+        let mut moved = false;
+        for staged in self.each_staged() {
+            moved |= staged.poll(cx)?;
+        }
+        Ok(moved)
+    }
+
+    /// Whether staged memory has written back everything.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        self.each_staged().all(|staged| staged.is_settled())
+    }
+
+    /// How many of the next bytes of a span are at hand: all of them in host memory, at least one in staged memory
+    /// if it is ready.
+    pub(crate) fn poll_at_hand(
+        &mut self,
+        cx: &mut Context<'_>,
+        span: Span,
+        offset: usize,
+        need: Need,
+    ) -> Poll<Result<usize, DeviceError>> {
+        let rest = self.part(span, offset, self.length(span) - offset);
+        let length = rest.len();
+        match self.staged(span.buffer) {
+            None => Poll::Ready(Ok(length)),
+            Some(staged) => staged.poll_at_hand(cx, rest, need),
+        }
+    }
+
+    /// Bytes of a span to be read, which are at hand.
+    pub(crate) fn read(&self, span: Span, offset: usize, length: usize) -> &[u8] {
+        let range = self.part(span, offset, length);
         match span.buffer {
-            Buffer::Input => &self.input[range],
-            Buffer::Output => &self.output[range],
+            Buffer::Input => match &self.input {
+                Readable::Host(bytes) => &bytes[range],
+                Readable::Staged(staged) => staged.read(range),
+            },
+            Buffer::Output => match &self.output {
+                Writable::Host(bytes) => &bytes[range],
+                Writable::Staged(staged) => staged.read(range),
+            },
             Buffer::Scratch => &self.scratch[range],
         }
     }
 
-    /// The bytes of a span, to be changed. The input is never changed.
-    fn write(&mut self, span: Span) -> &mut [u8] {
-        let range = self.range(span);
+    /// Bytes of a span to be changed, which are at hand. The input is never changed.
+    pub(crate) fn at_hand(&mut self, span: Span, offset: usize, length: usize) -> &mut [u8] {
+        let range = self.part(span, offset, length);
         match span.buffer {
             Buffer::Input => &mut [],
-            Buffer::Output => &mut self.output[range],
+            Buffer::Output => match &mut self.output {
+                Writable::Host(bytes) => &mut bytes[range],
+                Writable::Staged(staged) => staged.write(range),
+            },
             Buffer::Scratch => &mut self.scratch[range],
         }
     }
 
-    /// Copies within the memory.
-    pub(crate) fn copy(&mut self, from: Span, to: Span) {
+    /// Notes that an item has done with bytes of a span.
+    pub(crate) fn done_with(&mut self, span: Span, offset: usize, length: usize) {
+        let range = self.part(span, offset, length);
+        if let Some(staged) = self.staged(span.buffer) {
+            staged.done_with(range);
+        }
+    }
+
+    /// Copies as much as is at hand of what is left behind `offset`; how many bytes.
+    pub(crate) fn poll_copy(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Span,
+        to: Span,
+        offset: usize,
+    ) -> Poll<Result<usize, DeviceError>> {
+        if self.staged(from.buffer).is_none() && self.staged(to.buffer).is_none() {
+            self.copy(from, to);
+            return Poll::Ready(Ok(self.length(from)));
+        }
+        // What is read is kept until there is room for it: the two need not be at hand at the same time.
+        if self.bounce.is_empty() {
+            let found = std::task::ready!(self.poll_at_hand(cx, from, offset, Need::Read))?;
+            let mut bounce = std::mem::take(&mut self.bounce);
+            bounce.extend_from_slice(self.read(from, offset, found));
+            self.bounce = bounce;
+            self.done_with(from, offset, found);
+        }
+        let room = std::task::ready!(self.poll_at_hand(cx, to, offset, Need::Write))?;
+        let length = room.min(self.bounce.len());
+        let bounce = std::mem::take(&mut self.bounce);
+        self.at_hand(to, offset, length)
+            .copy_from_slice(&bounce[..length]);
+        self.done_with(to, offset, length);
+        self.bounce = bounce;
+        self.bounce.drain(..length);
+        Poll::Ready(Ok(length))
+    }
+
+    /// Copies within host memory.
+    fn copy(&mut self, from: Span, to: Span) {
         let (source, target) = (self.range(from), self.range(to));
+        let Writable::Host(output) = &mut self.output else {
+            return self.copy_to_scratch(from, to);
+        };
         match (from.buffer, to.buffer) {
-            (Buffer::Input, Buffer::Output) => {
-                self.output[target].copy_from_slice(&self.input[source]);
-            }
-            (Buffer::Input, Buffer::Scratch) => {
-                self.scratch[target].copy_from_slice(&self.input[source]);
-            }
-            (Buffer::Output, Buffer::Output) => self.output.copy_within(source, target.start),
-            (Buffer::Scratch, Buffer::Scratch) => self.scratch.copy_within(source, target.start),
+            (Buffer::Output, Buffer::Output) => output.copy_within(source, target.start),
             (Buffer::Output, Buffer::Scratch) => {
-                self.scratch[target].copy_from_slice(&self.output[source]);
+                self.scratch[target].copy_from_slice(&output[source]);
             }
             (Buffer::Scratch, Buffer::Output) => {
-                self.output[target].copy_from_slice(&self.scratch[source]);
+                output[target].copy_from_slice(&self.scratch[source]);
             }
-            (_, Buffer::Input) => {}
-        }
-    }
-}
-
-/// How the elements of an operation are combined.
-#[derive(Clone, Copy)]
-pub(crate) enum Arithmetic<'a> {
-    /// Not at all; bools are checked when they arrive.
-    None { dtype: Option<DataType> },
-    /// In their own type.
-    Narrow { dtype: DataType, op: ReduceOp },
-    /// Wide where they are combined, narrow on the wire.
-    WideAtSite {
-        dtype: DataType,
-        op: ReduceOp,
-        accumulator: Accumulator,
-    },
-    /// The memory holds wide elements already.
-    Wide {
-        op: ReduceOp,
-        accumulator: Accumulator,
-    },
-    /// By a function.
-    Custom(&'a Combine),
-}
-
-/// A wide accumulator for a span that is being combined.
-#[derive(Debug)]
-struct Site {
-    span: Span,
-    sums: Vec<u8>,
-}
-
-/// Stores what arrives.
-pub(crate) struct Combiner<'a> {
-    pub(crate) arithmetic: Arithmetic<'a>,
-    pub(crate) world: usize,
-    /// Spans between their first and their last contribution; few at a time.
-    sites: Vec<Site>,
-    idle: Vec<Vec<u8>>,
-}
-
-impl<'a> Combiner<'a> {
-    pub(crate) fn new(arithmetic: Arithmetic<'a>, world: usize) -> Self {
-        Combiner {
-            arithmetic,
-            world,
-            sites: Vec::new(),
-            idle: Vec::new(),
-        }
-    }
-
-    /// Stores `data`, whole elements, at `offset` bytes in `span`.
-    pub(crate) fn store(
-        &mut self,
-        memory: &mut Memory<'_>,
-        span: Span,
-        store: Store,
-        offset: usize,
-        data: &[u8],
-    ) -> Result<(), ReduceError> {
-        let element = memory.element;
-        let (first, incoming_first) = match store {
-            Store::Copy => return self.copy(&mut memory.write(span)[offset..][..data.len()], data),
-            Store::Reduce {
-                first,
-                incoming_first,
-                ..
-            } => (first, incoming_first),
-        };
-        match self.arithmetic {
-            Arithmetic::None { .. } => Ok(()),
-            Arithmetic::Custom(combine) => {
-                let acc = &mut memory.write(span)[offset..][..data.len()];
-                combine(acc, data, incoming_first);
-                Ok(())
-            }
-            // The order of the operands does not matter to the built-in reductions.
-            Arithmetic::Narrow { dtype, op } => {
-                let acc = &mut memory.write(span)[offset..][..data.len()];
-                reduce::reduce(dtype, op, acc, data)
-            }
-            Arithmetic::Wide { op, accumulator } => {
-                let acc = &mut memory.write(span)[offset..][..data.len()];
-                reduce::combine(accumulator, op, acc, data)
-            }
-            Arithmetic::WideAtSite {
-                dtype,
-                op,
-                accumulator,
-            } => {
-                let width = accumulator.size();
-                let at = self.site(span, span.len * width);
-                let start = offset / element * width;
-                let sums = &mut self.sites[at].sums[start..][..data.len() / element * width];
-                if first {
-                    let own = &memory.read(span)[offset..][..data.len()];
-                    reduce::widen(dtype, accumulator, sums, own)?;
+            (Buffer::Input, Buffer::Output) => {
+                if let Readable::Host(input) = &self.input {
+                    output[target].copy_from_slice(&input[source]);
                 }
-                reduce::accumulate(dtype, accumulator, op, sums, data)
             }
+            _ => self.copy_to_scratch(from, to),
         }
     }
 
-    fn copy(&self, target: &mut [u8], data: &[u8]) -> Result<(), ReduceError> {
-        match self.arithmetic {
-            Arithmetic::None {
-                dtype: Some(DataType::Bool),
+    fn copy_to_scratch(&mut self, from: Span, to: Span) {
+        let (source, target) = (self.range(from), self.range(to));
+        match (from.buffer, to.buffer) {
+            (Buffer::Scratch, Buffer::Scratch) => self.scratch.copy_within(source, target.start),
+            (Buffer::Input, Buffer::Scratch) => {
+                if let Readable::Host(input) = &self.input {
+                    self.scratch[target].copy_from_slice(&input[source]);
+                }
             }
-            | Arithmetic::Narrow {
-                dtype: DataType::Bool,
-                ..
-            } => reduce::copy_bool(target, data),
-            _ => {
-                target.copy_from_slice(data);
-                Ok(())
-            }
-        }
-    }
-
-    fn site(&mut self, span: Span, length: usize) -> usize {
-        if let Some(at) = self.sites.iter().position(|site| site.span == span) {
-            return at;
-        }
-        let mut sums = self.idle.pop().unwrap_or_default();
-        sums.resize(length, 0);
-        self.sites.push(Site { span, sums });
-        self.sites.len() - 1
-    }
-
-    /// A receive for `span` is complete.
-    pub(crate) fn complete(
-        &mut self,
-        memory: &mut Memory<'_>,
-        span: Span,
-        store: Store,
-    ) -> Result<(), ReduceError> {
-        let Store::Reduce { last: true, .. } = store else {
-            return Ok(());
-        };
-        match self.arithmetic {
-            Arithmetic::None { .. } | Arithmetic::Wide { .. } | Arithmetic::Custom(_) => Ok(()),
-            Arithmetic::Narrow { dtype, op } => {
-                reduce::finish_in_place(dtype, op, self.world, memory.write(span))
-            }
-            Arithmetic::WideAtSite {
-                dtype,
-                op,
-                accumulator,
-            } => {
-                let Some(at) = self.sites.iter().position(|site| site.span == span) else {
-                    return Ok(());
-                };
-                let Site { sums, .. } = self.sites.swap_remove(at);
-                let out = memory.write(span);
-                reduce::finish(dtype, accumulator, op, self.world, out, &sums)?;
-                self.idle.push(sums);
-                Ok(())
-            }
+            _ => {}
         }
     }
 }

@@ -1,29 +1,37 @@
 //! Runs collective calls: chooses the algorithm, prepares memory and arithmetic, executes the schedule.
 
+mod combine;
 mod executor;
 mod memory;
 mod outline;
 mod pool;
 mod program;
 mod request;
+mod staging;
 
-pub(crate) use request::{Combine, Elements, Request};
+pub(crate) use request::{Combine, Elements, Request, Source, Target};
+pub(crate) use staging::{Pass, Staged};
 
 use crate::communicator::Place;
 use crate::schedule::{self, Collective, Hosts, Operation, Overrides, Plan};
+use combine::{Arithmetic, Combiner};
 use executor::{Executor, Lane, Trouble};
-use memory::{Arithmetic, Combiner, Memory};
+use memory::{Memory, Readable, Writable};
 use nexar_core::{
     DataType, Error, Failure, OperationError, ReduceOp, Result,
     mesh::{Group, OngoingCall},
     transport::{SendStream, Transport},
     wire::LaneKind,
 };
-use nexar_device::reduce::{self, Accumulator};
+use nexar_device::{
+    ExecutionQueue, HostView,
+    reduce::{self, Accumulator},
+};
 use outline::Outlined;
 use pool::ChunkPool;
 use program::{Program, Programs};
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -137,7 +145,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Runs one call when its turn has come.
-    pub(crate) async fn run(&self, request: Request<'_>) -> Result<()> {
+    pub(crate) async fn run<Q: ExecutionQueue>(&self, request: Request<'_, Q>) -> Result<()> {
         let driven = self.group.transport().drive(async {
             let mut turn = self.turn().await;
             self.run_driven(&mut turn, request).await
@@ -146,12 +154,20 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Runs the next call of a turn; its number.
-    pub(crate) async fn run_in(&self, turn: &mut Turn<T>, request: Request<'_>) -> Result<u64> {
+    pub(crate) async fn run_in<Q: ExecutionQueue>(
+        &self,
+        turn: &mut Turn<T>,
+        request: Request<'_, Q>,
+    ) -> Result<u64> {
         let driven = self.group.transport().drive(self.run_driven(turn, request));
         Outlined { future: driven }.await
     }
 
-    async fn run_driven(&self, turn: &mut Turn<T>, request: Request<'_>) -> Result<u64> {
+    async fn run_driven<Q: ExecutionQueue>(
+        &self,
+        turn: &mut Turn<T>,
+        request: Request<'_, Q>,
+    ) -> Result<u64> {
         let collective = request.collective;
         let plan = self.plan(&request);
         let ongoing = self
@@ -181,7 +197,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// How a call is carried out; the same on all ranks.
-    pub(crate) fn plan(&self, request: &Request<'_>) -> Plan {
+    pub(crate) fn plan<Q>(&self, request: &Request<'_, Q>) -> Plan {
         let forced = self.overrides.get(request.operation.collective());
         let elements = &request.elements;
         schedule::select(
@@ -213,19 +229,19 @@ impl<T: Transport> Engine<T> {
         .into()
     }
 
-    async fn execute(
+    async fn execute<Q: ExecutionQueue>(
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
         lanes: &mut Lanes<T>,
-        request: Request<'_>,
+        request: Request<'_, Q>,
         plan: Plan,
     ) -> Result<(), Failure> {
         let world = self.group.size();
+        let elements = request.elements;
         if request.operation.is_empty() {
             return self.execute_empty(call, program, lanes).await;
         }
-        let elements = request.elements;
         let arithmetic = match elements {
             Elements::Token => Arithmetic::None { dtype: None },
             Elements::Moved(dtype) => Arithmetic::None { dtype: Some(dtype) },
@@ -247,21 +263,49 @@ impl<T: Transport> Engine<T> {
                 }
             },
         };
-        let element = elements.size();
         let is_all_reduce = matches!(request.operation, Operation::AllReduce { .. });
-        let mut memory = Memory {
-            input: request.input,
-            output: request.output,
-            scratch: vec![0; program.schedule.scratch * element],
-            element,
-        };
+        let (mut input_view, mut output_view) = (None, None);
+        let mut memory = self.memory(program, request, &mut input_view, &mut output_view)?;
         let combiner = Combiner::new(arithmetic, world);
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
         if is_all_reduce {
-            self.settle_nan(elements, plan, memory.output)?;
+            self.settle_nan(elements, plan, &mut memory.output).await?;
         }
         Ok(())
+    }
+
+    /// The buffers of a call; `views` keep those that are given by their address.
+    fn memory<'a, Q: ExecutionQueue>(
+        &self,
+        program: &Program,
+        request: Request<'a, Q>,
+        input_view: &'a mut Option<HostView>,
+        output_view: &'a mut Option<HostView>,
+    ) -> Result<Memory<'a, Q>, Failure> {
+        let element = request.elements.size();
+        let staging = &request.staging;
+        let both = matches!(request.input, Source::Staged(_))
+            && matches!(request.output, Target::Staged { .. });
+        let staged = |queue, from| {
+            Staged::new(queue, from, staging, element, both).map_err(|error| self.local(error))
+        };
+        let input = match request.input {
+            Source::Host(bytes) => Readable::Host(bytes),
+            Source::View(view) => Readable::Host((*input_view.insert(view)).as_ref()),
+            Source::Staged(queue) => Readable::Staged(staged(queue, None)?),
+        };
+        let output = match request.output {
+            Target::Host(bytes) => Writable::Host(bytes),
+            Target::View(view) => Writable::Host(output_view.insert(view).as_mut()),
+            Target::Staged { queue, from } => Writable::Staged(staged(queue, from)?),
+        };
+        Ok(Memory::new(
+            input,
+            output,
+            program.schedule.scratch,
+            element,
+        ))
     }
 
     /// A call without elements runs as a barrier.
@@ -271,61 +315,67 @@ impl<T: Transport> Engine<T> {
         program: &Program,
         lanes: &mut Lanes<T>,
     ) -> Result<(), Failure> {
-        let scratch = vec![0; program.schedule.scratch];
-        let mut memory = Memory {
-            input: &[0],
-            output: &mut [],
-            scratch,
-            element: 1,
-        };
+        let (input, output) = (Readable::Host(&[0]), Writable::Host(&mut []));
+        let mut memory = Memory::<Infallible>::new(input, output, program.schedule.scratch, 1);
         let combiner = Combiner::new(Arithmetic::None { dtype: None }, self.group.size());
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await
     }
 
     /// Carries wide partial results: all memory of the operation is widened before and rounded after.
-    async fn execute_wide(
+    async fn execute_wide<Q: ExecutionQueue>(
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
         lanes: &mut Lanes<T>,
-        request: Request<'_>,
+        request: Request<'_, Q>,
         wide: Wide,
     ) -> Result<(), Failure> {
-        let Request { input, output, .. } = request;
         let Wide {
             dtype,
             op,
             accumulator,
         } = wide;
         let (element, world) = (accumulator.size(), self.group.size());
-        let widen = |narrow: &[u8]| {
-            let mut wide = vec![0; narrow.len() / dtype.size() * element];
-            reduce::widen(dtype, accumulator, &mut wide, narrow).map(|()| wide)
+        let wider = |bytes: usize| bytes / dtype.size() * element;
+        let widen = |wide: &mut Vec<u8>, narrow: &[u8]| {
+            let start = wide.len();
+            wide.resize(start + wider(narrow.len()), 0);
+            reduce::widen(dtype, accumulator, &mut wide[start..], narrow)
         };
-        let refused = |error: reduce::ReduceError| self.local(error);
-        let wide_input = widen(input).map_err(refused)?;
-        let mut wide_output = widen(output).map_err(refused)?;
-        let mut memory = Memory {
-            input: &wide_input,
-            output: &mut wide_output,
-            scratch: vec![0; program.schedule.scratch * element],
+        let (mut input_view, mut output_view) = (None, None);
+        let narrow = self.memory(program, request, &mut input_view, &mut output_view)?;
+        let (mut wide_input, mut wide_output) = (Vec::new(), Vec::new());
+        let (mut input, mut output) = (narrow.input, narrow.output);
+        let read = input.pass(|_, piece| widen(&mut wide_input, piece));
+        read.await.map_err(|error| self.local(error))?;
+        let read = output.pass(Pass::Read, |_, piece| widen(&mut wide_output, piece));
+        read.await.map_err(|error| self.local(error))?;
+        let mut memory = Memory::<Infallible>::new(
+            Readable::Host(&wide_input),
+            Writable::Host(&mut wide_output),
+            program.schedule.scratch,
             element,
-        };
+        );
         let combiner = Combiner::new(Arithmetic::Wide { op, accumulator }, world);
         self.transfer(call, program, lanes, &mut memory, combiner)
             .await?;
-        reduce::finish(dtype, accumulator, op, world, output, &wide_output).map_err(refused)?;
-        reduce::canonicalize_nan(dtype, output).map_err(refused)
+        let finish = |start: usize, piece: &mut [u8]| {
+            let sums = &wide_output[wider(start)..][..wider(piece.len())];
+            reduce::finish(dtype, accumulator, op, world, piece, sums)?;
+            reduce::canonicalize_nan(dtype, piece)
+        };
+        let written = output.pass(Pass::Write, finish).await;
+        written.map_err(|error| self.local(error))
     }
 
     /// Ranks that combine two NaNs in different orders hold different ones. That can only happen where
     /// each rank combines for itself.
-    fn settle_nan(
+    async fn settle_nan<Q: ExecutionQueue>(
         &self,
         elements: Elements<'_>,
         plan: Plan,
-        output: &mut [u8],
+        output: &mut Writable<'_, Q>,
     ) -> Result<(), Failure> {
         let Elements::Reduced(dtype, _) = elements else {
             return Ok(());
@@ -333,7 +383,10 @@ impl<T: Transport> Engine<T> {
         if plan.algorithm != schedule::Algorithm::RecursiveDoubling || !dtype.is_float() {
             return Ok(());
         }
-        reduce::canonicalize_nan(dtype, output).map_err(|error| self.local(error))
+        let settled = output.pass(Pass::Update, |_, piece| {
+            reduce::canonicalize_nan(dtype, piece)
+        });
+        settled.await.map_err(|error| self.local(error))
     }
 
     fn local(&self, reason: impl ToString) -> Failure {
@@ -344,12 +397,12 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Opens the lanes that are not open yet and runs the program over them.
-    async fn transfer(
+    async fn transfer<Q: ExecutionQueue>(
         &self,
         call: &OngoingCall<'_, T>,
         program: &Program,
         lanes: &mut Lanes<T>,
-        memory: &mut Memory<'_>,
+        memory: &mut Memory<'_, Q>,
         combiner: Combiner<'_>,
     ) -> Result<(), Failure> {
         for peer in &program.peers {
@@ -363,6 +416,7 @@ impl<T: Transport> Engine<T> {
                 lane.send = Some(opened);
             }
         }
+        memory.plan(&program.schedule);
         let Lanes { by_member, done } = lanes;
         let mut executor =
             Executor::new(call, program, memory, combiner, &self.pool, by_member, done);

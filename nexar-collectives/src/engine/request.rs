@@ -2,7 +2,11 @@
 
 use crate::schedule::{Operation, Parts, Plan};
 use nexar_core::{Call, Collective, DataType, ReduceOp, mesh::Exchanges};
-use nexar_device::reduce::{self, Accumulator};
+use nexar_device::{
+    Capabilities, HostView,
+    reduce::{self, Accumulator},
+};
+use std::convert::Infallible;
 
 /// Combines elements of a type that is not built in: `acc = acc op incoming`, or `incoming op acc` if the
 /// last argument is true. Both have the same number of whole elements, at any alignment.
@@ -60,8 +64,46 @@ impl Elements<'_> {
     }
 }
 
+/// What an operation reads and leaves as it is.
+#[derive(Debug)]
+pub(crate) enum Source<'a, Q = Infallible> {
+    /// Memory that Rust knows.
+    Host(&'a [u8]),
+    /// Memory that the host reaches, given by its address.
+    View(HostView),
+    /// Memory that is copied piece by piece.
+    Staged(Q),
+}
+
+/// What an operation writes.
+#[derive(Debug)]
+pub(crate) enum Target<'a, Q = Infallible> {
+    /// Memory that Rust knows.
+    Host(&'a mut [u8]),
+    /// Memory that the host reaches, given by its address.
+    View(HostView),
+    /// Memory that is copied piece by piece.
+    Staged {
+        queue: Q,
+        /// What the memory is to hold at the start; what it holds already, if none.
+        from: Option<Q>,
+    },
+}
+
+impl<Q> Source<'_, Q> {
+    pub(crate) const fn none() -> Self {
+        Source::Host(&[])
+    }
+}
+
+impl<Q> Target<'_, Q> {
+    pub(crate) const fn none() -> Self {
+        Target::Host(&mut [])
+    }
+}
+
 /// One collective call on this rank, with its buffers as bytes. Lengths and reduction have been checked.
-pub(crate) struct Request<'a> {
+pub(crate) struct Request<'a, Q = Infallible> {
     /// What the user called.
     pub(crate) collective: Collective,
     pub(crate) operation: Operation,
@@ -70,11 +112,13 @@ pub(crate) struct Request<'a> {
     pub(crate) digest: u64,
     /// See [`Call::exchange`].
     pub(crate) exchanges: Option<Exchanges>,
-    pub(crate) input: &'a [u8],
-    pub(crate) output: &'a mut [u8],
+    pub(crate) input: Source<'a, Q>,
+    pub(crate) output: Target<'a, Q>,
+    /// What the adapter of staged buffers can do.
+    pub(crate) staging: Capabilities,
 }
 
-impl Request<'_> {
+impl<Q> Request<'_, Q> {
     pub(super) fn call(&self, sequence: u64, plan: Plan) -> Call {
         let custom = matches!(self.elements, Elements::Custom { .. });
         let token = matches!(self.elements, Elements::Token);

@@ -3,18 +3,18 @@
 use super::{Input, Output, Place, check_len, request};
 use crate::{
     digest::digest,
-    engine::{Elements, Request},
+    engine::{Elements, Request, Source, Target},
     schedule::{Operation, Parts},
 };
 use nexar_core::{Collective, Exchange, Result, mesh::Exchanges};
 
 impl Place {
-    pub(crate) fn all_gather<'a>(
+    pub(crate) fn all_gather<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
-    ) -> Result<Request<'a>> {
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllGather;
         self.check_blocks(collective, ("output", output.len), ("input", input.len))?;
         let operation = Operation::AllGather {
@@ -31,26 +31,32 @@ impl Place {
     }
 
     /// The own block is in its place.
-    pub(crate) fn all_gather_in_place<'a>(
+    pub(crate) fn all_gather_in_place<'a, Q>(
         self,
         elements: Elements<'a>,
-        data: Output<'a>,
-    ) -> Result<Request<'a>> {
+        data: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllGather;
         let operation = Operation::AllGather {
             parts: Parts::Even(self.block(collective, "the buffer", data.len)?),
             in_place: true,
         };
-        Ok(request(collective, operation, elements, &[], data.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            Source::none(),
+            data.bytes,
+        ))
     }
 
-    pub(crate) fn all_gather_v<'a>(
+    pub(crate) fn all_gather_v<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
         counts: &[usize],
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllGatherV;
         let parts = self.parts(collective, counts)?;
         check_len(collective, "input", input.len, counts[self.rank])?;
@@ -66,16 +72,16 @@ impl Place {
     }
 
     /// The output matters on the root only.
-    pub(crate) fn gather<'a>(
+    pub(crate) fn gather<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
         root: usize,
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::Gather;
         self.check_root(collective, root)?;
-        let mut target: &mut [u8] = &mut [];
+        let mut target = Target::none();
         if self.rank == root {
             self.check_blocks(collective, ("output", output.len), ("input", input.len))?;
             target = output.bytes;
@@ -94,18 +100,18 @@ impl Place {
     }
 
     /// The output and the counts matter on the root only.
-    pub(crate) fn gather_v<'a>(
+    pub(crate) fn gather_v<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
         counts: &[usize],
         root: usize,
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::GatherV;
         self.check_root(collective, root)?;
         let own = self.own_part(collective, input.len)?;
-        let (parts, target, exchanges): (_, &mut [u8], _) = if self.rank == root {
+        let (parts, target, exchanges) = if self.rank == root {
             let parts = self.parts(collective, counts)?;
             check_len(collective, "input", input.len, counts[root])?;
             check_len(collective, "output", output.len, parts.total(self.world))?;
@@ -113,7 +119,7 @@ impl Place {
             (parts, output.bytes, self.exchanges_of(expects))
         } else {
             let sends = |rank| if rank == root { (input.len, 0) } else { (0, 0) };
-            (own, &mut [], self.exchanges_of(sends))
+            (own, Target::none(), self.exchanges_of(sends))
         };
         let operation = Operation::Gather { root, parts };
         Ok(Request {
@@ -123,16 +129,16 @@ impl Place {
     }
 
     /// The input matters on the root only.
-    pub(crate) fn scatter<'a>(
+    pub(crate) fn scatter<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
         root: usize,
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::Scatter;
         self.check_root(collective, root)?;
-        let mut source: &[u8] = &[];
+        let mut source = Source::none();
         if self.rank == root {
             self.check_blocks(collective, ("input", input.len), ("output", output.len))?;
             source = input.bytes;
@@ -151,18 +157,18 @@ impl Place {
     }
 
     /// The input and the counts matter on the root only.
-    pub(crate) fn scatter_v<'a>(
+    pub(crate) fn scatter_v<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
+        input: Input<'a, Q>,
         counts: &[usize],
-        output: Output<'a>,
+        output: Output<'a, Q>,
         root: usize,
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::ScatterV;
         self.check_root(collective, root)?;
         let own = self.own_part(collective, output.len)?;
-        let (parts, source, exchanges): (_, &[u8], _) = if self.rank == root {
+        let (parts, source, exchanges) = if self.rank == root {
             let parts = self.parts(collective, counts)?;
             check_len(collective, "output", output.len, counts[root])?;
             check_len(collective, "input", input.len, parts.total(self.world))?;
@@ -176,7 +182,7 @@ impl Place {
                     (0, 0)
                 }
             };
-            (own, &[], self.exchanges_of(expects))
+            (own, Source::none(), self.exchanges_of(expects))
         };
         let operation = Operation::Scatter { root, parts };
         Ok(Request {
@@ -185,12 +191,12 @@ impl Place {
         })
     }
 
-    pub(crate) fn reduce_scatter<'a>(
+    pub(crate) fn reduce_scatter<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
-    ) -> Result<Request<'a>> {
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::ReduceScatter;
         self.check_blocks(collective, ("input", input.len), ("output", output.len))?;
         let operation = Operation::ReduceScatter {
@@ -207,26 +213,32 @@ impl Place {
     }
 
     /// The result is in the own block.
-    pub(crate) fn reduce_scatter_in_place<'a>(
+    pub(crate) fn reduce_scatter_in_place<'a, Q>(
         self,
         elements: Elements<'a>,
-        data: Output<'a>,
-    ) -> Result<Request<'a>> {
+        data: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::ReduceScatter;
         let operation = Operation::ReduceScatter {
             parts: Parts::Even(self.block(collective, "the buffer", data.len)?),
             in_place: true,
         };
-        Ok(request(collective, operation, elements, &[], data.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            Source::none(),
+            data.bytes,
+        ))
     }
 
-    pub(crate) fn reduce_scatter_v<'a>(
+    pub(crate) fn reduce_scatter_v<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
         counts: &[usize],
-    ) -> Result<Request<'a>> {
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::ReduceScatterV;
         let parts = self.parts(collective, counts)?;
         check_len(collective, "input", input.len, parts.total(self.world))?;
@@ -241,12 +253,12 @@ impl Place {
         })
     }
 
-    pub(crate) fn all_to_all<'a>(
+    pub(crate) fn all_to_all<'a, Q>(
         self,
         elements: Elements<'a>,
-        input: Input<'a>,
-        output: Output<'a>,
-    ) -> Result<Request<'a>> {
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllToAll;
         let count = self.block(collective, "input", input.len)?;
         check_len(collective, "output", output.len, input.len)?;
@@ -263,17 +275,23 @@ impl Place {
         ))
     }
 
-    pub(crate) fn all_to_all_in_place<'a>(
+    pub(crate) fn all_to_all_in_place<'a, Q>(
         self,
         elements: Elements<'a>,
-        data: Output<'a>,
-    ) -> Result<Request<'a>> {
+        data: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllToAll;
         let operation = Operation::AllToAll {
             count: self.block(collective, "the buffer", data.len)?,
             in_place: true,
         };
-        Ok(request(collective, operation, elements, &[], data.bytes))
+        Ok(request(
+            collective,
+            operation,
+            elements,
+            Source::none(),
+            data.bytes,
+        ))
     }
 
     /// What a rank knows of the blocks of all where it only knows its own.

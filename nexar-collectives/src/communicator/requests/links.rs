@@ -9,12 +9,12 @@ use nexar_core::{Collective, Exchange, Result, mesh::Exchanges};
 use std::sync::Arc;
 
 impl Place {
-    pub(crate) fn all_to_all_v<'a>(
+    pub(crate) fn all_to_all_v<'a, Q>(
         self,
         elements: Elements<'a>,
-        (input, sends): (Input<'a>, &[usize]),
-        (output, expects): (Output<'a>, &[usize]),
-    ) -> Result<Request<'a>> {
+        (input, sends): (Input<'a, Q>, &[usize]),
+        (output, expects): (Output<'a, Q>, &[usize]),
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::AllToAllV;
         check_number(collective, "send counts", sends.len(), self.world)?;
         check_number(collective, "receive counts", expects.len(), self.world)?;
@@ -27,13 +27,13 @@ impl Place {
         self.exchange(collective, elements, links.collect(), input, output)
     }
 
-    pub(crate) fn neighbor_all_to_all<'a>(
+    pub(crate) fn neighbor_all_to_all<'a, Q>(
         self,
         elements: Elements<'a>,
         neighbors: &[usize],
-        input: Input<'a>,
-        output: Output<'a>,
-    ) -> Result<Request<'a>> {
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::NeighborAllToAll;
         let number = neighbors.len();
         if !input.len.is_multiple_of(number.max(1)) {
@@ -53,13 +53,13 @@ impl Place {
         self.exchange(collective, elements, links.collect(), input, output)
     }
 
-    pub(crate) fn neighbor_all_to_all_v<'a>(
+    pub(crate) fn neighbor_all_to_all_v<'a, Q>(
         self,
         elements: Elements<'a>,
         neighbors: &[usize],
-        (input, sends): (Input<'a>, &[usize]),
-        (output, expects): (Output<'a>, &[usize]),
-    ) -> Result<Request<'a>> {
+        (input, sends): (Input<'a, Q>, &[usize]),
+        (output, expects): (Output<'a, Q>, &[usize]),
+    ) -> Result<Request<'a, Q>> {
         let collective = Collective::NeighborAllToAllV;
         check_number(collective, "send counts", sends.len(), neighbors.len())?;
         check_number(collective, "receive counts", expects.len(), neighbors.len())?;
@@ -72,14 +72,14 @@ impl Place {
         self.exchange(collective, elements, links.collect(), input, output)
     }
 
-    fn exchange<'a>(
+    fn exchange<'a, Q>(
         self,
         collective: Collective,
         elements: Elements<'a>,
         links: Arc<[Link]>,
-        input: Input<'a>,
-        output: Output<'a>,
-    ) -> Result<Request<'a>> {
+        input: Input<'a, Q>,
+        output: Output<'a, Q>,
+    ) -> Result<Request<'a, Q>> {
         let sum = |count: fn(&Link) -> usize| {
             let mut counts = links.iter().map(count);
             counts.try_fold(0usize, |sum, count| sum.checked_add(count))

@@ -6,10 +6,12 @@ mod links;
 mod vectors;
 
 use crate::{
-    engine::{Elements, Request},
+    engine::{Elements, Request, Source, Target},
     schedule::{Operation, Parts},
 };
 use nexar_core::{Collective, DataType, Element, Error, ReduceOp, Result};
+use nexar_device::Capabilities;
+use std::convert::Infallible;
 
 /// The place of a rank in its communicator.
 #[derive(Debug, Clone, Copy)]
@@ -29,37 +31,48 @@ pub(crate) fn moved<E: Element>() -> Elements<'static> {
     Elements::Moved(E::DATA_TYPE)
 }
 
-/// The bytes of elements, with their number.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Input<'a> {
-    pub(crate) bytes: &'a [u8],
+/// Elements that an operation reads, with their number.
+#[derive(Debug)]
+pub(crate) struct Input<'a, Q = Infallible> {
+    pub(crate) bytes: Source<'a, Q>,
     pub(crate) len: usize,
 }
 
 impl<'a> Input<'a> {
     pub(crate) fn of<E: Element>(data: &'a [E]) -> Self {
-        Input {
-            bytes: E::as_bytes(data),
-            len: data.len(),
-        }
+        Input::host(E::as_bytes(data), data.len())
+    }
+
+    pub(crate) const fn host(bytes: &'a [u8], len: usize) -> Self {
+        let bytes = Source::Host(bytes);
+        Input { bytes, len }
     }
 }
 
-/// The bytes of elements that an operation may change, with their number.
+/// Elements that an operation may change, with their number.
 #[derive(Debug)]
-pub(crate) struct Output<'a> {
-    pub(crate) bytes: &'a mut [u8],
+pub(crate) struct Output<'a, Q = Infallible> {
+    pub(crate) bytes: Target<'a, Q>,
     pub(crate) len: usize,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn of<E: Element>(data: &'a mut [E]) -> Self {
         let len = data.len();
-        // SAFETY: the engine stores elements only through the kernels of nexar-device, or copies elements
-        // of this type, and for bool both write 0 or 1 whatever a peer has sent.
-        let bytes = unsafe { nexar_core::as_bytes_mut(data) };
+        Output::host(bytes_of(data), len)
+    }
+
+    pub(crate) const fn host(bytes: &'a mut [u8], len: usize) -> Self {
+        let bytes = Target::Host(bytes);
         Output { bytes, len }
     }
+}
+
+/// The bytes of elements, to be changed by the engine or the kernels of nexar-device.
+pub(crate) fn bytes_of<E: Element>(data: &mut [E]) -> &mut [u8] {
+    // SAFETY: the engine stores elements only through the kernels of nexar-device, or copies elements
+    // of this type, and for bool both write 0 or 1 whatever a peer has sent.
+    unsafe { nexar_core::as_bytes_mut(data) }
 }
 
 pub(crate) fn invalid(collective: Collective, reason: impl Into<String>) -> Error {
@@ -69,13 +82,13 @@ pub(crate) fn invalid(collective: Collective, reason: impl Into<String>) -> Erro
     }
 }
 
-fn request<'a>(
+fn request<'a, Q>(
     collective: Collective,
     operation: Operation,
     elements: Elements<'a>,
-    input: &'a [u8],
-    output: &'a mut [u8],
-) -> Request<'a> {
+    input: Source<'a, Q>,
+    output: Target<'a, Q>,
+) -> Request<'a, Q> {
     Request {
         collective,
         operation,
@@ -84,6 +97,7 @@ fn request<'a>(
         exchanges: None,
         input,
         output,
+        staging: Capabilities::default(),
     }
 }
 
