@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use nexar_collectives::{
-    AnyTransport, Backend, Communicator, CpuAdapter, Identity, Secret, TimeLimits,
+    AnyTransport, Backend, Communicator, CpuAdapter, DeviceAdapter, Identity, Secret, TimeLimits,
     membership::{JoinRequest, SeedRoute},
     transport::{
         PeerId, Transport,
@@ -24,6 +24,19 @@ pub(crate) async fn memory_world(
     world: usize,
     limits: TimeLimits,
 ) -> (MemoryNetwork, Vec<SocketAddr>, Vec<MemoryCommunicator>) {
+    memory_world_with(&vec![CpuAdapter; world], limits).await
+}
+
+/// A rank for each device on an in-memory network, with their addresses.
+pub(crate) async fn memory_world_with<D: DeviceAdapter>(
+    devices: &[D],
+    limits: TimeLimits,
+) -> (
+    MemoryNetwork,
+    Vec<SocketAddr>,
+    Vec<Communicator<MemoryTransport, D>>,
+) {
+    let world = devices.len();
     let network = MemoryNetwork::new(7);
     let transports: Vec<Arc<MemoryTransport>> = (0..world)
         .map(|rank| {
@@ -37,7 +50,7 @@ pub(crate) async fn memory_world(
     let addresses: Vec<SocketAddr> = transports.iter().map(|t| t.local_addr()).collect();
     let seed = addresses[0];
     let mut joins = JoinSet::new();
-    for (rank, transport) in transports.into_iter().enumerate() {
+    for (rank, (transport, device)) in transports.into_iter().zip(devices).enumerate() {
         let request = JoinRequest::new("test", world)
             .with_rank(Some(rank))
             .with_limits(limits);
@@ -45,7 +58,7 @@ pub(crate) async fn memory_world(
             0 => SeedRoute::Here(transport),
             _ => SeedRoute::Dial(vec![(transport, seed)]),
         };
-        joins.spawn(Communicator::join(route, request, CpuAdapter));
+        joins.spawn(Communicator::join(route, request, device.clone()));
     }
     let mut ranks: Vec<_> = joins
         .join_all()
@@ -99,12 +112,13 @@ pub(crate) async fn quic_world(world: usize, backends: &[Backend]) -> Vec<Commun
 }
 
 /// Runs `work` on every rank at once; the results in rank order.
-pub(crate) async fn on_all<T, R, F>(
-    ranks: &[Arc<Communicator<T>>],
-    work: impl Fn(Arc<Communicator<T>>) -> F,
+pub(crate) async fn on_all<T, D, R, F>(
+    ranks: &[Arc<Communicator<T, D>>],
+    work: impl Fn(Arc<Communicator<T, D>>) -> F,
 ) -> Vec<R>
 where
     T: Transport,
+    D: DeviceAdapter,
     R: Send + 'static,
     F: Future<Output = R> + Send + 'static,
 {
@@ -119,6 +133,8 @@ where
 }
 
 /// Puts the ranks where several tasks can use them.
-pub(crate) fn share<T: Transport>(ranks: Vec<Communicator<T>>) -> Vec<Arc<Communicator<T>>> {
+pub(crate) fn share<T: Transport, D: DeviceAdapter>(
+    ranks: Vec<Communicator<T, D>>,
+) -> Vec<Arc<Communicator<T, D>>> {
     ranks.into_iter().map(Arc::new).collect()
 }
