@@ -21,6 +21,8 @@
 mod adapter;
 mod buffer;
 mod cpu;
+#[cfg(all(feature = "cuda", target_pointer_width = "64"))]
+pub mod cuda;
 pub mod reduce;
 mod region;
 
