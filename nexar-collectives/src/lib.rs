@@ -48,6 +48,7 @@
 //! `quinn` (default) and `s2n-quic`, in any combination: [`Backend`]s, chosen at run time, and mixed within a
 //! group if need be. Without either, [`Communicator::join`] takes a transport of one's own.
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
 mod communicator;
@@ -71,5 +72,8 @@ pub use nexar_core::{
     messaging::{MessageError, MessageFailure, Received, Source, Tag, WaitingFor},
     rpc, transport,
 };
+#[cfg(feature = "cuda")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+pub use nexar_device::cuda;
 pub use nexar_device::{CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, MemorySpace, Region};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

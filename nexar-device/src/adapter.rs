@@ -107,7 +107,7 @@ pub enum Access<Q> {
 /// After an error of a transfer the contents of its slot and of its range are unspecified; the slot is freed.
 pub trait ExecutionQueue: fmt::Debug + Send + 'static {
     /// Host memory that the device can reach, [`Capabilities::slot_len`] bytes long. What it holds at first is
-    /// unspecified.
+    /// unspecified. It can be used with every queue of the adapter, whichever it came from.
     type Slot: AsRef<[u8]> + AsMut<[u8]> + Send + 'static;
 
     /// A piece of work with a slot that is under way; it gives the slot back when it is complete. A transfer may

@@ -17,6 +17,7 @@
 //! # Ok::<(), reduce::ReduceError>(())
 //! ```
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adapter;
 mod buffer;

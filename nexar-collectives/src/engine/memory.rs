@@ -117,6 +117,9 @@ impl<'a, Q: ExecutionQueue> Memory<'a, Q> {
 
     /// Tells staged memory which of its bytes the schedule will access, and in which order.
     pub(crate) fn plan(&mut self, schedule: &Schedule) {
+        if self.each_staged().next().is_none() {
+            return;
+        }
         for item in &schedule.items {
             for (span, need) in Need::of(&item.action).into_iter().flatten() {
                 let range = self.range(span);
