@@ -6,6 +6,8 @@
 //! - [`DeviceBuffer`]: elements in the memory of a device.
 //! - [`reduce`]: vectorised reductions over bytes, for all element types and operations.
 //!
+//! The feature `testing` adds a simulated device, and a conformance suite for adapters.
+//!
 //! ```
 //! use nexar_core::{DataType, Element, ReduceOp};
 //! use nexar_device::reduce;
@@ -26,6 +28,9 @@ mod cpu;
 pub mod cuda;
 pub mod reduce;
 mod region;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
 
 pub use adapter::{Access, Capabilities, DeviceAdapter, DeviceError, ExecutionQueue};
 pub use buffer::DeviceBuffer;

@@ -2,197 +2,71 @@
 //! host memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use nexar_core::{DataType, Element, ReduceOp};
 use nexar_device::{
-    Access, Capabilities, CpuAdapter, DeviceAdapter, DeviceError, ExecutionQueue, MemorySpace,
+    Access, CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, ExecutionQueue, MemorySpace,
     Region,
+    testing::{MemoryDevice, MemoryQueue, Slot},
 };
 use std::{
-    collections::{HashMap, VecDeque},
-    future::{Future, poll_fn},
-    ops::Range,
-    pin::Pin,
-    sync::{Arc, Mutex, mpsc as std_mpsc},
-    task::{Context, Poll, ready},
-    thread,
+    collections::VecDeque,
+    future::poll_fn,
+    sync::mpsc,
+    task::Poll,
+    time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, oneshot};
 
 const SLOTS: usize = 3;
-const SLOT_SIZE: usize = 16;
+const SLOT_LEN: usize = 16;
+const DEVICE: MemorySpace = MemorySpace::Device(0);
 
-type Memory = Arc<Mutex<HashMap<usize, Vec<u8>>>>;
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A device with memory of its own, named by addresses that mean nothing to the host, and one thread that
-/// copies.
-#[derive(Debug, Clone)]
-struct Far {
-    memory: Memory,
-    jobs: std_mpsc::Sender<Job>,
-    free: mpsc::UnboundedSender<Box<[u8]>>,
-    slots: Arc<Mutex<mpsc::UnboundedReceiver<Box<[u8]>>>>,
+fn device() -> MemoryDevice {
+    MemoryDevice::builder()
+        .slot_len(SLOT_LEN)
+        .slots(SLOTS)
+        .build()
 }
 
-impl Far {
-    fn new() -> Far {
-        let (jobs, queued) = std_mpsc::channel::<Job>();
-        thread::spawn(move || queued.into_iter().for_each(|job| job()));
-        let (free, slots) = mpsc::unbounded_channel();
-        (0..SLOTS).for_each(|_| free.send(vec![0; SLOT_SIZE].into()).unwrap());
-        Far {
-            memory: Memory::default(),
-            jobs,
-            free,
-            slots: Arc::new(Mutex::new(slots)),
-        }
-    }
+/// Device memory with these contents, and its address.
+fn region(device: &MemoryDevice, bytes: &[u8]) -> (Region, u64) {
+    let region = device.allocate(DEVICE, bytes.len()).unwrap();
+    let address = region.address().addr() as u64;
+    device.write(address, bytes).unwrap();
+    (region, address)
+}
 
-    /// Device memory with these contents. `keep_alive` is what the region owns.
-    fn allocate(&self, address: usize, bytes: Vec<u8>, keep_alive: impl Send + 'static) -> Region {
-        let length = bytes.len();
-        self.memory.lock().unwrap().insert(address, bytes);
-        let address = std::ptr::without_provenance_mut(address);
-        // SAFETY: the memory is never freed, and the test touches it only through the region.
-        unsafe { Region::from_raw(address, length, MemorySpace::Device(0), 7, keep_alive) }
-    }
+fn contents(device: &MemoryDevice, address: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    device.read(address, &mut bytes).unwrap();
+    bytes
+}
 
-    fn contents(&self, address: usize) -> Vec<u8> {
-        self.memory.lock().unwrap()[&address].clone()
+/// The region once more, at the end of whose use the receiver hears that its sender is gone.
+fn observed(region: Region) -> (Region, mpsc::Receiver<()>) {
+    let (alive, freed) = mpsc::channel::<()>();
+    let (address, length, space) = (region.address(), region.len(), region.space());
+    // SAFETY: the region goes along, and is used only through the new one.
+    let region = unsafe { Region::from_raw(address, length, space, 0, (region, alive)) };
+    (region, freed)
+}
+
+fn open(device: &MemoryDevice, region: Region) -> MemoryQueue {
+    match device.open(region).unwrap() {
+        Access::Staged(queue) => queue,
+        Access::Host(_) => panic!("device memory is staged"),
     }
 }
 
-impl DeviceAdapter for Far {
-    type Queue = FarQueue;
-
-    fn name(&self) -> &'static str {
-        "far"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::default();
-        capabilities.slot_len = SLOT_SIZE;
-        capabilities.slots = SLOTS;
-        capabilities
-    }
-
-    fn space_of(&self, address: *const u8) -> Option<MemorySpace> {
-        let known = self.memory.lock().unwrap().contains_key(&address.addr());
-        known.then_some(MemorySpace::Device(0))
-    }
-
-    fn allocate(&self, _: MemorySpace, length: usize) -> Result<Region, DeviceError> {
-        Ok(Far::allocate(self, 0x1000, vec![0; length], ()))
-    }
-
-    fn open(&self, region: Region) -> Result<Access<FarQueue>, DeviceError> {
-        assert_eq!(region.stream(), 7);
-        Ok(Access::Staged(FarQueue {
-            device: self.clone(),
-            region: Arc::new(Mutex::new(region)),
-        }))
-    }
+async fn slot(queue: &mut MemoryQueue) -> Slot {
+    poll_fn(|cx| queue.poll_slot(cx)).await.unwrap()
 }
 
-#[derive(Debug)]
-struct FarQueue {
-    device: Far,
-    region: Arc<Mutex<Region>>,
-}
-
-/// Goes back to the pool when it is dropped.
-struct Slot {
-    bytes: Box<[u8]>,
-    free: mpsc::UnboundedSender<Box<[u8]>>,
-}
-
-impl AsRef<[u8]> for Slot {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl AsMut<[u8]> for Slot {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let _ = self.free.send(std::mem::take(&mut self.bytes));
-    }
-}
-
-struct Transfer(oneshot::Receiver<Result<Slot, DeviceError>>);
-
-impl Future for Transfer {
-    type Output = Result<Slot, DeviceError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|result| result.unwrap())
-    }
-}
-
-impl FarQueue {
-    fn enqueue(
-        &self,
-        range: Range<usize>,
-        mut slot: Slot,
-        at: usize,
-        copy: fn(device: &mut [u8], slot: &mut [u8]),
-    ) -> Transfer {
-        let (done, transfer) = oneshot::channel();
-        let (memory, region) = (self.device.memory.clone(), self.region.clone());
-        let job = move || {
-            let region = region.lock().unwrap();
-            let mut memory = memory.lock().unwrap();
-            let bytes = memory.get_mut(&region.address().addr()).unwrap();
-            let length = range.len();
-            let result = match (
-                bytes.get_mut(range.clone()),
-                slot.bytes.get_mut(at..at + length),
-            ) {
-                (Some(device), Some(host)) => {
-                    copy(device, host);
-                    Ok(slot)
-                }
-                _ => Err(DeviceError::OutOfRange {
-                    start: range.start,
-                    end: range.end,
-                    region: region.len(),
-                    slot: slot.bytes.len() - at,
-                }),
-            };
-            let _ = done.send(result);
-        };
-        self.device.jobs.send(Box::new(job)).unwrap();
-        Transfer(transfer)
-    }
-}
-
-impl ExecutionQueue for FarQueue {
-    type Slot = Slot;
-    type Transfer = Transfer;
-
-    fn region_len(&self) -> usize {
-        self.region.lock().unwrap().len()
-    }
-
-    fn poll_slot(&mut self, cx: &mut Context<'_>) -> Poll<Result<Slot, DeviceError>> {
-        let bytes = ready!(self.device.slots.lock().unwrap().poll_recv(cx)).unwrap();
-        Poll::Ready(Ok(Slot {
-            bytes,
-            free: self.device.free.clone(),
-        }))
-    }
-
-    fn copy_out(&mut self, range: Range<usize>, slot: Slot, at: usize) -> Transfer {
-        self.enqueue(range, slot, at, |device, slot| slot.copy_from_slice(device))
-    }
-
-    fn copy_in(&mut self, slot: Slot, at: usize, range: Range<usize>) -> Transfer {
-        self.enqueue(range, slot, at, |device, slot| device.copy_from_slice(slot))
-    }
+async fn has_slot(queue: &mut MemoryQueue) -> Option<Slot> {
+    poll_fn(|cx| match queue.poll_slot(cx) {
+        Poll::Ready(slot) => Poll::Ready(Some(slot.unwrap())),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Adds 1 to every byte, as many pieces at a time as there are slots.
@@ -226,67 +100,187 @@ async fn increment<D: DeviceAdapter>(device: &D, region: Region) -> Result<(), D
 
 #[tokio::test]
 async fn the_same_code_runs_on_both_kinds_of_memory() {
-    for length in [0, 1, SLOT_SIZE, SLOT_SIZE + 1, 7 * SLOT_SIZE + 5] {
+    for length in [0, 1, SLOT_LEN, SLOT_LEN + 1, 7 * SLOT_LEN + 5] {
         let before: Vec<u8> = (0..length as u8).collect();
         let expected: Vec<u8> = (1..=length as u8).collect();
 
         let mut host = before.clone();
         // SAFETY: `host` outlives the region and is not used while that lives.
-        let region =
+        let in_host =
             unsafe { Region::from_raw(host.as_mut_ptr(), length, MemorySpace::Host, 0, ()) };
-        increment(&CpuAdapter, region).await.unwrap();
+        increment(&CpuAdapter, in_host).await.unwrap();
         assert_eq!(host, expected);
 
-        let far = Far::new();
-        increment(&far, far.allocate(0x1000, before, ()))
-            .await
-            .unwrap();
-        assert_eq!(far.contents(0x1000), expected);
+        let device = device();
+        let (in_device, address) = region(&device, &before);
+        let kept = observed(in_device).0;
+        let after = async {
+            // The memory is read before it is freed.
+            let mut queue = open(&device, kept);
+            let mut back = Vec::new();
+            while back.len() < length {
+                let end = length.min(back.len() + SLOT_LEN);
+                let piece = slot(&mut queue).await;
+                let piece = queue.copy_out(back.len()..end, piece, 0).await.unwrap();
+                back.extend_from_slice(&piece.as_ref()[..end - back.len()]);
+            }
+            back
+        };
+        // SAFETY: `kept` keeps the memory and is used after this.
+        let first = unsafe { Region::from_raw(address as *mut u8, length, DEVICE, 0, ()) };
+        increment(&device, first).await.unwrap();
+        assert_eq!(after.await, expected);
+        assert_eq!(device.usage().live_bytes, 0);
     }
 }
 
 #[tokio::test]
 async fn a_range_outside_the_region_is_an_error_and_frees_the_slot() {
-    let far = Far::new();
-    let Ok(Access::Staged(mut queue)) = far.open(far.allocate(0x1000, vec![1; 20], ())) else {
-        panic!("far memory is staged");
-    };
-    for range in [19..21, 0..SLOT_SIZE + 1, 2 * SLOT_SIZE..2 * SLOT_SIZE + 1] {
-        let slot = poll_fn(|cx| queue.poll_slot(cx)).await.unwrap();
+    let device = device();
+    let mut queue = open(&device, region(&device, &[1; 20]).0);
+    for range in [19..21, 0..SLOT_LEN + 1, 2 * SLOT_LEN..2 * SLOT_LEN + 1] {
+        let slot = slot(&mut queue).await;
         let Err(error) = queue.copy_out(range.clone(), slot, 0).await else {
             panic!("{range:?} does not fit");
         };
         assert!(
-            matches!(error, DeviceError::OutOfRange { start, end, region: 20, slot: SLOT_SIZE }
+            matches!(error, DeviceError::OutOfRange { start, end, region: 20, slot: SLOT_LEN }
             if start == range.start && end == range.end)
         );
     }
     let mut all = Vec::new();
     while all.len() < SLOTS {
-        all.push(poll_fn(|cx| queue.poll_slot(cx)).await.unwrap());
+        all.push(slot(&mut queue).await);
     }
+    assert_eq!(device.usage().slots_allocated, SLOTS);
 }
 
 /// A copy that nobody waits for keeps region and slot until it is done.
 #[tokio::test]
 async fn dropping_queue_and_transfer_leaves_the_copy_its_memory() {
-    let far = Far::new();
-    let (alive, freed) = oneshot::channel::<()>();
-    let (release, held) = std_mpsc::channel::<()>();
-    let Ok(Access::Staged(mut queue)) = far.open(far.allocate(0x1000, vec![1; 20], alive)) else {
-        panic!("far memory is staged");
-    };
-    let mut freed = freed;
-    let slot = poll_fn(|cx| queue.poll_slot(cx)).await.unwrap();
-    // The device is busy until it is released.
-    far.jobs
-        .send(Box::new(move || held.recv().unwrap()))
-        .unwrap();
+    let device = device();
+    let (kept, address) = region(&device, &[1; 20]);
+    let (region, freed) = observed(kept);
+    let mut queue = open(&device, region);
+    let slot = slot(&mut queue).await;
+    let paused = device.pause();
     let transfer = queue.copy_in(slot, 0, 3..5);
-    drop(queue);
-    drop(transfer);
-    assert_eq!(freed.try_recv(), Err(oneshot::error::TryRecvError::Empty));
-    release.send(()).unwrap();
-    assert!(freed.await.is_err(), "the region drops what keeps it alive");
-    assert_eq!(far.contents(0x1000)[..6], [1, 1, 1, 0, 0, 1]);
+    drop((queue, transfer));
+    assert_eq!(freed.try_recv(), Err(mpsc::TryRecvError::Empty));
+    assert_eq!(device.usage().live_regions, 1);
+    assert_eq!(device.usage().slots_in_use, 1);
+    assert_eq!(contents(&device, address, 6), [1; 6]);
+    drop(paused);
+    assert!(
+        freed.recv().is_err(),
+        "the region drops what keeps it alive"
+    );
+}
+
+#[tokio::test]
+async fn an_operation_comes_after_the_work_of_its_stream_and_after_dropped_operations() {
+    let device = device();
+    let (stream, other) = (device.stream(), device.stream());
+    let mut buffer = DeviceBuffer::from_slice(&device, DEVICE, &[1u8; 20])
+        .await
+        .unwrap();
+    // SAFETY: the stream exists.
+    buffer = unsafe { buffer.on_stream(stream) };
+    let held = device.hold(stream).unwrap();
+    let held_too = device.hold(other).unwrap();
+    device
+        .enqueue_write(stream, &buffer, &[2; 20], Duration::from_millis(1))
+        .unwrap();
+    device
+        .enqueue_write(other, &buffer, &[9; 20], Duration::ZERO)
+        .unwrap();
+    let mut first = Box::pin(buffer.copy_from(&[3; 20]));
+    let polled = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending()));
+    assert!(polled.await, "the stream is held");
+    drop(first);
+    let mut back = [0; 20];
+    let mut second = Box::pin(buffer.copy_to(&mut back));
+    let polled = poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx).is_pending()));
+    assert!(polled.await, "the stream is held");
+    drop(held);
+    second.await.unwrap();
+    assert_eq!(back, [3; 20]);
+    drop(held_too);
+}
+
+/// Waiting queues get slots in the order in which they came; one that is dropped passes its turn on.
+#[tokio::test]
+async fn slots_are_given_in_turn() {
+    let device = MemoryDevice::builder().slots(4).build();
+    let open = || open(&device, region(&device, &[0; 4]).0);
+    let (mut rich, mut gone, mut poor) = (open(), open(), open());
+    let (kept, freed) = (slot(&mut rich).await, slot(&mut rich).await);
+    let own = (slot(&mut gone).await, slot(&mut poor).await);
+    assert!(has_slot(&mut gone).await.is_none());
+    assert!(has_slot(&mut poor).await.is_none());
+    drop(freed);
+    assert!(has_slot(&mut rich).await.is_none(), "it is for `gone`");
+    assert!(has_slot(&mut poor).await.is_none(), "it is for `gone`");
+    drop(gone);
+    let second = slot(&mut poor).await;
+    assert_eq!(device.usage().slots_in_use, 4);
+    // Who has none gets one at once, beyond the number.
+    let mut late = open();
+    let first = slot(&mut late).await;
+    assert_eq!(device.usage().slots_allocated, 5);
+    drop((kept, own, second, first));
+    assert_eq!(device.usage().slots_in_use, 0);
+    assert_eq!(device.usage().slots_allocated, 4);
+}
+
+#[tokio::test]
+async fn the_device_fails_when_it_is_told_to() {
+    let device = MemoryDevice::builder().slots(1).fail_after(1).build();
+    let mut buffer = DeviceBuffer::from_slice(&device, DEVICE, &[1.5f32; 3])
+        .await
+        .unwrap();
+    let error = buffer.copy_from(&[2.5; 3]).await.unwrap_err();
+    let DeviceError::Backend { source, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        source.to_string(),
+        "the device was told to fail after 1 copies"
+    );
+    assert_eq!(device.usage().slots_in_use, 0);
+    assert_eq!(device.usage().copies_in, 1);
+}
+
+#[tokio::test]
+async fn copies_take_as_long_as_the_bandwidth_says() {
+    let device = MemoryDevice::builder()
+        .slot_len(1000)
+        .bandwidth(100_000, 0)
+        .build();
+    let buffer = DeviceBuffer::from_slice(&device, DEVICE, &[1u8; 5000])
+        .await
+        .unwrap();
+    let begin = Instant::now();
+    buffer.copy_to(&mut [0; 5000]).await.unwrap();
+    let least = Duration::from_millis(50);
+    assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn fill_and_reduction_keep_the_order_of_copies() {
+    let device = MemoryDevice::builder().fill(true).reduce(true).build();
+    let (region, address) = region(&device, &[9; 16]);
+    let mut queue = open(&device, region);
+    let mut slot = slot(&mut queue).await;
+    slot.as_mut()[4..12].copy_from_slice(i32::as_bytes(&[5, -7]));
+    queue.fill(0..12, 0).unwrap();
+    let reduced = queue.reduce(slot, 4, 4..12, DataType::I32, ReduceOp::Sum);
+    let slot = reduced.unwrap().await.unwrap();
+    let expected = i32::as_bytes(&[0, 5, -7, 0x0909_0909]).to_vec();
+    assert_eq!(contents(&device, address, 16), expected);
+    let error = queue.reduce(slot, 0, 0..3, DataType::I32, ReduceOp::Sum);
+    let error = error.unwrap().await.unwrap_err();
+    assert!(matches!(error, DeviceError::Backend { .. }), "{error}");
+    assert!(queue.fill(10..17, 0).is_err());
+    assert_eq!(device.usage().slots_in_use, 0);
 }
