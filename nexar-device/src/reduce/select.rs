@@ -47,6 +47,11 @@ impl Logical for LogicalXor {}
 
 /// `acc = acc op incoming` in the element type.
 pub(super) fn reduce(level: Level, dtype: DataType, op: ReduceOp, acc: &mut [u8], incoming: &[u8]) {
+    let level = if streams(dtype, op) {
+        level.for_streaming()
+    } else {
+        level
+    };
     match (op, dtype) {
         // For bool all operations are logical ones, which store 0 or 1 whatever they read.
         (ReduceOp::Min | ReduceOp::BitAnd, DataType::Bool) => {
@@ -67,6 +72,16 @@ pub(super) fn reduce(level: Level, dtype: DataType, op: ReduceOp, acc: &mut [u8]
         (ReduceOp::LogicalOr, _) => logical(level, dtype, LogicalOr, acc, incoming),
         (ReduceOp::LogicalXor, _) => logical(level, dtype, LogicalXor, acc, incoming),
         _ => {}
+    }
+}
+
+/// Whether an element costs a single instruction on every instruction set.
+fn streams(dtype: DataType, op: ReduceOp) -> bool {
+    match op {
+        ReduceOp::Sum | ReduceOp::Average => !matches!(dtype, DataType::F16 | DataType::Bf16),
+        ReduceOp::Product => matches!(dtype, DataType::F32 | DataType::F64),
+        ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => true,
+        _ => false,
     }
 }
 
@@ -163,6 +178,7 @@ pub(super) fn combine(
     acc: &mut [u8],
     incoming: &[u8],
 ) {
+    let level = level.for_streaming();
     match (accumulator, op) {
         (Accumulator::F32, ReduceOp::Product) => zip::<f32, f32>(level, acc, incoming, Product),
         (Accumulator::F32, _) => zip::<f32, f32>(level, acc, incoming, Sum),
