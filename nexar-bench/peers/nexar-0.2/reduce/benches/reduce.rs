@@ -1,7 +1,7 @@
 //! Sums on the CPU: a plain loop, nexar-device and nexar 0.2.0 one after the other on the same buffers.
 //!
 //! ```text
-//! cargo bench --manifest-path nexar-bench/peers/nexar-0.2/reduce/Cargo.toml
+//! cargo bench --manifest-path nexar-bench/peers/nexar-0.2/reduce/Cargo.toml --target-dir target/nexar-compare/reduce
 //! ```
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -23,18 +23,26 @@ fn sums(c: &mut Criterion) {
             group.throughput(Throughput::Bytes(bytes as u64));
             match dtype {
                 DataType::I32 => {
-                    group.bench_function("plain", |b| b.iter(|| black_box(&mut buffers).plain_i32()));
+                    group.bench_function("plain", |b| {
+                        b.iter(|| black_box(&mut buffers).plain_i32())
+                    });
                 }
                 // For the 16-bit types too: the same bytes of f32, which is as fast as memory allows.
                 _ => {
-                    group.bench_function("plain f32", |b| b.iter(|| black_box(&mut buffers).plain()));
+                    group.bench_function("plain f32", |b| {
+                        b.iter(|| black_box(&mut buffers).plain())
+                    });
                 }
             }
             let Ok(mut buffers) = Buffers::new(dtype, bytes) else {
                 return;
             };
-            group.bench_function("nexar-device", |b| b.iter(|| black_box(&mut buffers).ours()));
-            group.bench_function("nexar 0.2.0", |b| b.iter(|| black_box(&mut buffers).theirs()));
+            group.bench_function("nexar-device", |b| {
+                b.iter(|| black_box(&mut buffers).ours())
+            });
+            group.bench_function("nexar 0.2.0", |b| {
+                b.iter(|| black_box(&mut buffers).theirs())
+            });
         }
     }
 }
