@@ -1,9 +1,9 @@
-//! Errors of the reductions, and the checks that give them.
+//! Errors of the reductions.
 
 use super::Accumulator;
 use nexar_core::{DataType, ReduceOp, UnsupportedReduction};
 
-/// Why buffers cannot be reduced. Nothing has been changed then.
+/// Why buffers cannot be reduced, cast or filled. Nothing has been changed then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReduceError {
@@ -39,6 +39,22 @@ pub enum ReduceError {
         /// Size of an element in bytes.
         size: usize,
     },
+    /// Only float types are cast.
+    #[error("no cast from {from} to {to}: only between f16, bf16, f32 and f64")]
+    Cast {
+        /// The type of the source.
+        from: DataType,
+        /// The type of the destination.
+        to: DataType,
+    },
+    /// What is to fill a buffer is not one element.
+    #[error("an element of {dtype} has {} bytes, not {length}", .dtype.size())]
+    Element {
+        /// The type of the buffer's elements.
+        dtype: DataType,
+        /// Length in bytes of what was passed.
+        length: usize,
+    },
     /// The world size is 0.
     #[error("cannot finish a reduction over a world of no ranks")]
     EmptyWorld,
@@ -48,61 +64,4 @@ fn name(value: &Option<impl std::fmt::Display>) -> String {
     value
         .as_ref()
         .map_or_else(|| "anything".to_owned(), ToString::to_string)
-}
-
-pub(super) fn check_whole(length: usize, size: usize) -> Result<(), ReduceError> {
-    if length.is_multiple_of(size) {
-        Ok(())
-    } else {
-        Err(ReduceError::PartialElement { length, size })
-    }
-}
-
-pub(super) fn check_equal(acc: usize, other: usize) -> Result<(), ReduceError> {
-    if acc == other {
-        Ok(())
-    } else {
-        Err(ReduceError::Length { acc, other })
-    }
-}
-
-/// Checks buffers of elements of different sizes.
-pub(super) fn check_pair(
-    acc: usize,
-    acc_size: usize,
-    other: usize,
-    other_size: usize,
-) -> Result<(), ReduceError> {
-    check_whole(acc, acc_size)?;
-    check_whole(other, other_size)?;
-    if acc / acc_size == other / other_size {
-        Ok(())
-    } else {
-        Err(ReduceError::Length { acc, other })
-    }
-}
-
-pub(super) fn check_world(world: usize) -> Result<(), ReduceError> {
-    if world == 0 {
-        Err(ReduceError::EmptyWorld)
-    } else {
-        Ok(())
-    }
-}
-
-pub(super) fn check_accumulator(
-    fits: bool,
-    accumulator: Accumulator,
-    dtype: Option<DataType>,
-    op: Option<ReduceOp>,
-) -> Result<(), ReduceError> {
-    if fits {
-        Ok(())
-    } else {
-        Err(ReduceError::Accumulator {
-            accumulator,
-            dtype,
-            op,
-        })
-    }
 }

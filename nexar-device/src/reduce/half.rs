@@ -1,7 +1,7 @@
 //! The 16-bit floats: conversion and what is built on it.
 //!
 //! The conversions have no branches and use integer arithmetic that every instruction set vectorises;
-//! for binary16 on x86-64 the CPU's own instructions take over (`f16c`).
+//! for binary16 the CPU's own instructions take over where it has them (`native`).
 
 use super::{
     float::{Binary16, Brain16},
@@ -125,24 +125,58 @@ impl<H: Half, O: Combine<f32>> Combine<f32, u16> for Widened<H, O> {
     }
 }
 
-/// To f32.
+/// Two bfloat16 at once, as a vector of 32-bit lanes holds them: neither half has to be moved to a lane of
+/// its own and back.
 #[derive(Clone, Copy)]
-pub(super) struct WidenHalf<H>(pub(super) H);
+pub(super) struct RoundedPair<O>(pub(super) O);
 
-impl<H: Half> Convert<f32, u16> for WidenHalf<H> {
+impl<O: Combine<f32>> RoundedPair<O> {
+    /// Where a NaN that comes out of arithmetic is one of the operands made quiet, or the canonical one: its lower
+    /// half is zero then, as the operands' are, and rounding cannot carry it into another number.
+    const NAN_IS_AN_OPERAND: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+    /// The result in the upper half, and anything below it.
     #[inline(always)]
-    fn convert(self, half: u16) -> f32 {
-        H::widen(half)
+    fn one(self, a: u32, b: u32) -> u32 {
+        let wide = self.0.combine(f32::from_bits(a), f32::from_bits(b));
+        let bits = wide.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+        if Self::NAN_IS_AN_OPERAND || !wide.is_nan() {
+            rounded
+        } else {
+            bits | 0x0040_0000
+        }
     }
 }
 
-/// From an f32 accumulator, after a division.
-#[derive(Clone, Copy)]
-pub(super) struct NarrowQuotient<H>(pub(super) H, pub(super) f32);
-
-impl<H: Half> Convert<u16, f32> for NarrowQuotient<H> {
+impl<O: Combine<f32>> Combine<u32> for RoundedPair<O> {
     #[inline(always)]
-    fn convert(self, wide: f32) -> u16 {
-        H::narrow(wide / self.1)
+    fn combine(self, a: u32, b: u32) -> u32 {
+        const UPPER: u32 = 0xffff_0000;
+        let lower = self.one(a << 16, b << 16) >> 16;
+        let upper = self.one(a & UPPER, b & UPPER) & UPPER;
+        upper | lower
+    }
+}
+
+/// From a 16-bit float through f32.
+#[derive(Clone, Copy)]
+pub(super) struct FromHalf<H, F>(pub(super) H, pub(super) F);
+
+impl<A, H: Half, F: Convert<A, f32>> Convert<A, u16> for FromHalf<H, F> {
+    #[inline(always)]
+    fn convert(self, half: u16) -> A {
+        self.1.convert(H::widen(half))
+    }
+}
+
+/// To a 16-bit float through f32, which is rounded.
+#[derive(Clone, Copy)]
+pub(super) struct ToHalf<H, F>(pub(super) H, pub(super) F);
+
+impl<B, H: Half, F: Convert<f32, B>> Convert<u16, B> for ToHalf<H, F> {
+    #[inline(always)]
+    fn convert(self, b: B) -> u16 {
+        H::narrow(self.1.convert(b))
     }
 }

@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 pub(super) trait Lane: Copy {
     /// The bytes of one scalar.
     type Bytes: Copy;
+    /// The bytes of the number zero.
+    const ZERO: Self::Bytes;
 
     /// Views bytes as whole scalars; a rest at the end is left out.
     fn split(bytes: &[u8]) -> &[Self::Bytes];
@@ -22,6 +24,7 @@ macro_rules! lanes {
     ($($type:ty),*) => {$(
         impl Lane for $type {
             type Bytes = [u8; size_of::<$type>()];
+            const ZERO: Self::Bytes = [0; size_of::<$type>()];
 
             #[inline(always)]
             fn split(bytes: &[u8]) -> &[Self::Bytes] {

@@ -106,6 +106,24 @@ divide! {
     i128 => u64;
 }
 
+/// Multiplication by the reciprocal of a power of two, which gives what the division gives.
+#[derive(Clone, Copy)]
+pub(super) struct Scale<T>(pub(super) T);
+
+impl Convert<f32, f32> for Scale<f32> {
+    #[inline(always)]
+    fn convert(self, sum: f32) -> f32 {
+        sum * self.0
+    }
+}
+
+impl Convert<f64, f64> for Scale<f64> {
+    #[inline(always)]
+    fn convert(self, sum: f64) -> f64 {
+        sum * self.0
+    }
+}
+
 /// Any non-zero byte to 1.
 #[derive(Clone, Copy)]
 pub(super) struct Truth;
@@ -114,5 +132,16 @@ impl Convert<u8, u8> for Truth {
     #[inline(always)]
     fn convert(self, byte: u8) -> u8 {
         (byte != 0).into()
+    }
+}
+
+/// One value for all.
+#[derive(Clone, Copy)]
+pub(super) struct Constant<T>(pub(super) T);
+
+impl<T: Copy> Convert<T, T> for Constant<T> {
+    #[inline(always)]
+    fn convert(self, _: T) -> T {
+        self.0
     }
 }

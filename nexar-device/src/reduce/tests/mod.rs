@@ -1,6 +1,10 @@
+mod cast;
 mod conversion;
+mod fill;
 mod narrow;
+mod one_buffer;
 mod reference;
+mod several_threads;
 mod wide;
 
 use super::*;
@@ -9,6 +13,15 @@ use proptest::prelude::*;
 /// Longer than the widest vector loop in elements of one byte, unrolling included, so that body and rest
 /// both run.
 const MAX_ELEMENTS: usize = 300;
+
+/// One more than the largest distance of a buffer from an aligned address: a cache line and the widest
+/// vector.
+const MAX_OFFSET: usize = 65;
+
+/// Lengths at which bodies and rests of every width meet, and some that run for long.
+const LENGTHS: [usize; 12] = [0, 1, 2, 3, 7, 8, 15, 31, 33, 65, 1021, 5000];
+
+const FLOATS: [DataType; 4] = [DataType::F32, DataType::F64, DataType::F16, DataType::Bf16];
 
 /// Every supported pair.
 fn supported() -> impl Iterator<Item = (DataType, ReduceOp)> {
@@ -91,6 +104,33 @@ fn element(dtype: DataType) -> impl Strategy<Value = Vec<u8>> {
         .prop_map(move |bits| bits.to_le_bytes()[..dtype.size()].to_vec())
 }
 
+/// The bits of an element.
+fn bits(element: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..element.len()].copy_from_slice(element);
+    u64::from_le_bytes(bytes)
+}
+
+/// Bits of a NaN, and the infinity of its type: every larger magnitude is a NaN.
+fn is_nan(dtype: DataType, bits: u64) -> bool {
+    let infinity = match dtype {
+        DataType::F32 => 0x7f80_0000,
+        DataType::F64 => 0x7ff0_0000_0000_0000,
+        DataType::F16 => 0x7c00,
+        DataType::Bf16 => 0x7f80,
+        _ => return false,
+    };
+    bits & ((1 << (8 * dtype.size() - 1)) - 1) > infinity
+}
+
+/// `length` elements that take turns among `patterns`.
+fn cycle(dtype: DataType, patterns: &[u64], length: usize) -> Vec<u8> {
+    let patterns = patterns.iter().cycle().take(length);
+    patterns
+        .flat_map(|bits| bits.to_le_bytes()[..dtype.size()].to_vec())
+        .collect()
+}
+
 /// Buffers of `count` elements each.
 fn buffers(dtype: DataType, count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     (0..MAX_ELEMENTS).prop_flat_map(move |length| {
@@ -104,7 +144,7 @@ fn buffers(dtype: DataType, count: usize) -> impl Strategy<Value = Vec<Vec<u8>>>
 /// Runs `f` on copies of `bytes` that start at the given distance from an aligned address, and gives
 /// back what `f` made of the first.
 fn at_offset(bytes: &[u8], offset: usize, f: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let mut memory = vec![0u64; bytes.len() / 8 + 3];
+    let mut memory = vec![0u64; (bytes.len() + MAX_OFFSET).div_ceil(8)];
     // SAFETY: the bytes of the integers, all initialised.
     let memory = unsafe {
         std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), memory.len() * 8)

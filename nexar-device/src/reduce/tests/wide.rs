@@ -35,7 +35,7 @@ fn accumulated(
     at_offset(&acc, offset, |acc| {
         select::widen(level, dtype, acc, &ranks[0]);
         for rank in &ranks[1..] {
-            at_offset(rank, 8 - offset, |rank| {
+            at_offset(rank, MAX_OFFSET - 1 - offset, |rank| {
                 select::accumulate(level, dtype, op, acc, rank)
             });
         }
@@ -98,7 +98,7 @@ macro_rules! against_the_reference {
             fn $name(
                 ranks in prop::sample::select(vec![1usize, 2, 3, 5, 8])
                     .prop_flat_map(|world| buffers(DataType::$dtype, world)),
-                offset in 0usize..9,
+                offset in 0..MAX_OFFSET,
             ) {
                 check(DataType::$dtype, &ranks, offset);
             }
@@ -117,6 +117,45 @@ against_the_reference! {
     u16_agrees: U16,
     u32_agrees: U32,
     u64_agrees: U64,
+}
+
+/// What comes out does not depend on the instruction set, nor on where an element stands.
+#[test]
+fn instruction_sets_combine_alike() {
+    for (wide, dtype) in [
+        (Accumulator::F32, DataType::F32),
+        (Accumulator::I64, DataType::I64),
+        (Accumulator::I128, DataType::I64),
+    ] {
+        for op in ReduceOp::ALL {
+            for length in LENGTHS {
+                let length = length * wide.size() / dtype.size();
+                let special: Vec<u64> = special(dtype)
+                    .into_iter()
+                    .filter(|bits| !is_nan(dtype, *bits))
+                    .collect();
+                let acc = cycle(dtype, &special, length);
+                let incoming = cycle(dtype, &special[1..], length);
+                let mut expected = acc.clone();
+                if combine(wide, op, &mut expected, &incoming).is_err() {
+                    continue;
+                }
+                for level in Level::available() {
+                    let mut result = acc.clone();
+                    select::combine(level, wide, op, &mut result, &incoming);
+                    // Infinity less infinity is a NaN of either sign.
+                    assert!(
+                        reference::same(dtype, &result, &expected),
+                        "{wide:?} {op} {level:?}"
+                    );
+                    if wide == Accumulator::F32 {
+                        let expected = reference::reduce(dtype, op, &acc, &incoming);
+                        assert!(reference::same(dtype, &result, &expected), "{op} {level:?}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]
