@@ -34,7 +34,11 @@ async fn thread_stream(adapter: &CudaAdapter, space: MemorySpace) -> Result<()> 
     let buffer = unsafe { buffer.on_stream(2) };
     let mut back = vec![0; data.len()];
     buffer.copy_to(&mut back).await?;
-    let verdict = if back == data { "as expected" } else { "WRONG DATA" };
+    let verdict = if back == data {
+        "as expected"
+    } else {
+        "WRONG DATA"
+    };
     println!("| stream 2, the default stream of the thread | {verdict} |");
     Ok(())
 }
@@ -50,6 +54,8 @@ async fn latency(adapter: &CudaAdapter, space: MemorySpace) -> Result<()> {
     }
     times.sort_by(f64::total_cmp);
     let (median, late) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    println!("| 16 bytes to the host, until the future is done: median, 99 % | {median:.1}, {late:.1} us |");
+    println!(
+        "| 16 bytes to the host, until the future is done: median, 99 % | {median:.1}, {late:.1} us |"
+    );
     Ok(())
 }

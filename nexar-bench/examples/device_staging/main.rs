@@ -139,8 +139,18 @@ async fn measure(
     let mut rows = Vec::new();
     let mut add = |what, seconds| rows.push(Row { what, seconds });
 
-    add("copy to the host", bench.time(async || Ok(buffer.copy_to(&mut host).await?)).await?);
-    add("copy to the device", bench.time(async || Ok(buffer.copy_from(&host).await?)).await?);
+    add(
+        "copy to the host",
+        bench
+            .time(async || Ok(buffer.copy_to(&mut host).await?))
+            .await?,
+    );
+    add(
+        "copy to the device",
+        bench
+            .time(async || Ok(buffer.copy_from(&host).await?))
+            .await?,
+    );
     let mut back = host.clone();
     let both = bench.time(async || {
         let (out, into) = tokio::join!(buffer.copy_to(&mut back), other.copy_from(&host));
@@ -149,8 +159,14 @@ async fn measure(
     });
     add("both at the same time", both.await?);
     if let Some(mut pageable) = pageable::Pageable::new(driver.as_deref(), &buffer) {
-        add("copy to the host, not pinned", bench.time(async || pageable.copy_out(&mut back)).await?);
-        add("copy to the device, not pinned", bench.time(async || pageable.copy_in(&back)).await?);
+        add(
+            "copy to the host, not pinned",
+            bench.time(async || pageable.copy_out(&mut back)).await?,
+        );
+        add(
+            "copy to the device, not pinned",
+            bench.time(async || pageable.copy_in(&back)).await?,
+        );
     }
     let network = bench.time(async || Ok(comm.all_reduce(&mut host, ReduceOp::Max).await?));
     add("all-reduce of host memory", network.await?);
@@ -162,7 +178,10 @@ async fn measure(
         comm.all_reduce(&mut host, ReduceOp::Max).await?;
         Ok(buffer.copy_from(&host).await?)
     });
-    add("copy, all-reduce, copy, one after the other", in_turn.await?);
+    add(
+        "copy, all-reduce, copy, one after the other",
+        in_turn.await?,
+    );
     Ok(rows)
 }
 

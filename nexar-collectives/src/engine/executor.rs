@@ -184,14 +184,15 @@ impl<'a, 'm, 'c, T: Transport, Q: ExecutionQueue> Executor<'a, 'm, 'c, T, Q> {
             return Poll::Ready(Err(Trouble::Failure(failure)));
         }
         for _ in 0..PASSES_IN_A_ROW {
-            let mut moved = self.memory.poll_copies(cx)?;
-            moved |= self.copy(cx)?;
+            let mut moved = self.copy(cx)?;
             let mut finished = self.next_copy == self.program.copies.len();
             for at in 0..self.peers.len() {
                 moved |= self.send(at, cx)?;
                 moved |= self.receive(at, cx)?;
                 finished &= self.peers[at].finished();
             }
+            // Last, so that what was enqueued above has a waker before this returns.
+            moved |= self.memory.poll_copies(cx)?;
             if finished && self.memory.is_settled() {
                 return Poll::Ready(Ok(()));
             }

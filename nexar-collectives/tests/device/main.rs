@@ -15,6 +15,7 @@ mod started;
 
 use nexar_collectives::{DeviceAdapter, MemorySpace};
 use nexar_device::testing::MemoryDevice;
+use std::time::Duration;
 
 /// An adapter and the space of a rank.
 #[derive(Debug, Clone)]
@@ -28,10 +29,8 @@ fn simulated(rank: usize, slots: usize, slot_len: usize) -> Devices<MemoryDevice
     let adapter = MemoryDevice::builder()
         .slots(slots)
         .slot_len(slot_len)
-        .seed(rank as u64)
-        .max_delay(std::time::Duration::from_micros(50))
-        .build()
-        .unwrap();
+        .delay(rank as u64, Duration::from_micros(50))
+        .build();
     Devices {
         adapter,
         space: MemorySpace::Device(0),

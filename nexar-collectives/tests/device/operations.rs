@@ -4,7 +4,10 @@ use super::Devices;
 use crate::common::{WORLDS, memory_world_with, on_all, share};
 use nexar_collectives::{
     Communicator, DataType, DeviceAdapter, DeviceBuffer, Element, ReduceOp, Reduction, TimeLimits,
-    bf16, compression::{Compression, TopK}, f16, transport::Transport,
+    bf16,
+    compression::{Compression, TopK},
+    f16,
+    transport::Transport,
 };
 use std::fmt::Debug;
 
@@ -37,7 +40,7 @@ numbered! {
     u16: number => number as u16 * 3;
     u32: number => number as u32 * 90_001;
     u64: number => (number as u64) << 40;
-    bool: number => number % 3 == 0;
+    bool: number => number.is_multiple_of(3);
 }
 
 /// A rank and where its buffers are.
@@ -54,7 +57,6 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
             .unwrap()
     }
 
-    #[track_caller]
     async fn expect<E: Numbered>(&self, found: &DeviceBuffer<E, D>, expected: &[E], what: &str) {
         let mut host = vec![E::default(); expected.len()];
         found.copy_to(&mut host).await.unwrap();
@@ -70,7 +72,9 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
     }
 
     fn values<E: Numbered>(&self, count: usize) -> Vec<E> {
-        (0..count).map(|index| E::value(self.comm.rank(), index)).collect()
+        (0..count)
+            .map(|index| E::value(self.comm.rank(), index))
+            .collect()
     }
 
     /// Those that move elements.
@@ -106,7 +110,10 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
 
         let (mut host, mut buffer) = (empty.clone(), self.buffer(&empty).await);
         comm.scatter(&long, &mut host, root).await.unwrap();
-        device.scatter(&long_buffer, &mut buffer, root).await.unwrap();
+        device
+            .scatter(&long_buffer, &mut buffer, root)
+            .await
+            .unwrap();
         self.expect(&buffer, &host, "scatter").await;
 
         let (mut host, mut buffer) = (long_empty.clone(), self.buffer(&long_empty).await);
@@ -140,7 +147,9 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
     async fn uneven<E: Numbered>(&self, count: usize) {
         let (comm, device) = (self.comm, self.comm.on_device());
         let (world, rank) = (comm.world_size(), comm.rank());
-        let counts: Vec<usize> = (0..world).map(|rank| (count * rank) % 97 + rank % 2).collect();
+        let counts: Vec<usize> = (0..world)
+            .map(|rank| (count * rank) % 97 + rank % 2)
+            .collect();
         let total = counts.iter().sum();
         let root = world / 2;
         let own = self.values::<E>(counts[rank]);
@@ -151,17 +160,28 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
 
         let (mut host, mut buffer) = (long_empty.clone(), self.buffer(&long_empty).await);
         comm.all_gather_v(&own, &mut host, &counts).await.unwrap();
-        device.all_gather_v(&own_buffer, &mut buffer, &counts).await.unwrap();
+        device
+            .all_gather_v(&own_buffer, &mut buffer, &counts)
+            .await
+            .unwrap();
         self.expect(&buffer, &host, "all_gather_v").await;
 
         let (mut host, mut buffer) = (long_empty.clone(), self.buffer(&long_empty).await);
         comm.gather_v(&own, &mut host, &counts, root).await.unwrap();
-        device.gather_v(&own_buffer, &mut buffer, &counts, root).await.unwrap();
+        device
+            .gather_v(&own_buffer, &mut buffer, &counts, root)
+            .await
+            .unwrap();
         self.expect(&buffer, &host, "gather_v").await;
 
         let (mut host, mut buffer) = (empty.clone(), self.buffer(&empty).await);
-        comm.scatter_v(&long, &counts, &mut host, root).await.unwrap();
-        device.scatter_v(&long_buffer, &counts, &mut buffer, root).await.unwrap();
+        comm.scatter_v(&long, &counts, &mut host, root)
+            .await
+            .unwrap();
+        device
+            .scatter_v(&long_buffer, &counts, &mut buffer, root)
+            .await
+            .unwrap();
         self.expect(&buffer, &host, "scatter_v").await;
 
         // To rank j goes what i + j says, and from it comes the same.
@@ -172,7 +192,9 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
             self.buffer(&vec![E::default(); input.len()]).await,
         );
         let input_buffer = self.buffer(&input).await;
-        comm.all_to_all_v(&input, &both, &mut host, &both).await.unwrap();
+        comm.all_to_all_v(&input, &both, &mut host, &both)
+            .await
+            .unwrap();
         device
             .all_to_all_v(&input_buffer, &both, &mut buffer, &both)
             .await
@@ -204,12 +226,17 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
         let (mut host, mut buffer) = (own.clone(), self.buffer(&own).await);
         comm.all_reduce(&mut host, op).await.unwrap();
         device.all_reduce(&mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("all_reduce {op}")).await;
+        self.expect(&buffer, &host, &format!("all_reduce {op}"))
+            .await;
 
         let (mut host, mut buffer) = (other.clone(), self.buffer(&other).await);
         comm.all_reduce_into(&own, &mut host, op).await.unwrap();
-        device.all_reduce_into(&own_buffer, &mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("all_reduce_into {op}")).await;
+        device
+            .all_reduce_into(&own_buffer, &mut buffer, op)
+            .await
+            .unwrap();
+        self.expect(&buffer, &host, &format!("all_reduce_into {op}"))
+            .await;
 
         let (mut host, mut buffer) = (own.clone(), self.buffer(&own).await);
         comm.reduce(&mut host, op, root).await.unwrap();
@@ -222,32 +249,47 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
             .reduce_into(&own_buffer, &mut buffer, op, root)
             .await
             .unwrap();
-        self.expect(&buffer, &host, &format!("reduce_into {op}")).await;
+        self.expect(&buffer, &host, &format!("reduce_into {op}"))
+            .await;
 
         let (mut host, mut buffer) = (other.clone(), self.buffer(&other).await);
         comm.reduce_scatter(&long, &mut host, op).await.unwrap();
-        device.reduce_scatter(&long_buffer, &mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("reduce_scatter {op}")).await;
+        device
+            .reduce_scatter(&long_buffer, &mut buffer, op)
+            .await
+            .unwrap();
+        self.expect(&buffer, &host, &format!("reduce_scatter {op}"))
+            .await;
 
         let (mut host, mut buffer) = (long.clone(), self.buffer(&long).await);
         comm.reduce_scatter_in_place(&mut host, op).await.unwrap();
-        device.reduce_scatter_in_place(&mut buffer, op).await.unwrap();
+        device
+            .reduce_scatter_in_place(&mut buffer, op)
+            .await
+            .unwrap();
         let mut found = vec![E::default(); long.len()];
         buffer.copy_to(&mut found).await.unwrap();
         let block = rank * count..(rank + 1) * count;
-        assert_eq!(found[block.clone()], host[block], "reduce_scatter_in_place {op}");
+        assert_eq!(
+            found[block.clone()],
+            host[block],
+            "reduce_scatter_in_place {op}"
+        );
 
         let counts: Vec<usize> = (0..world).map(|rank| (count + rank * 5) % 61).collect();
         let input = self.values::<E>(counts.iter().sum());
         let input_buffer = self.buffer(&input).await;
         let empty = vec![E::default(); counts[rank]];
         let (mut host, mut buffer) = (empty.clone(), self.buffer(&empty).await);
-        comm.reduce_scatter_v(&input, &mut host, &counts, op).await.unwrap();
+        comm.reduce_scatter_v(&input, &mut host, &counts, op)
+            .await
+            .unwrap();
         device
             .reduce_scatter_v(&input_buffer, &mut buffer, &counts, op)
             .await
             .unwrap();
-        self.expect(&buffer, &host, &format!("reduce_scatter_v {op}")).await;
+        self.expect(&buffer, &host, &format!("reduce_scatter_v {op}"))
+            .await;
 
         if op == ReduceOp::Average {
             return;
@@ -259,18 +301,27 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
 
         let (mut host, mut buffer) = (other.clone(), self.buffer(&other).await);
         comm.scan_into(&own, &mut host, op).await.unwrap();
-        device.scan_into(&own_buffer, &mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("scan_into {op}")).await;
+        device
+            .scan_into(&own_buffer, &mut buffer, op)
+            .await
+            .unwrap();
+        self.expect(&buffer, &host, &format!("scan_into {op}"))
+            .await;
 
         let (mut host, mut buffer) = (own.clone(), self.buffer(&own).await);
         comm.exclusive_scan(&mut host, op).await.unwrap();
         device.exclusive_scan(&mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("exclusive_scan {op}")).await;
+        self.expect(&buffer, &host, &format!("exclusive_scan {op}"))
+            .await;
 
         let (mut host, mut buffer) = (other.clone(), self.buffer(&other).await);
         comm.exclusive_scan_into(&own, &mut host, op).await.unwrap();
-        device.exclusive_scan_into(&own_buffer, &mut buffer, op).await.unwrap();
-        self.expect(&buffer, &host, &format!("exclusive_scan_into {op}")).await;
+        device
+            .exclusive_scan_into(&own_buffer, &mut buffer, op)
+            .await
+            .unwrap();
+        self.expect(&buffer, &host, &format!("exclusive_scan_into {op}"))
+            .await;
     }
 
     /// Those that are made of others, or take a function.
@@ -284,17 +335,23 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
         device.all_reduce_scaled(&mut buffer, 0.25).await.unwrap();
         self.expect(&buffer, &host, "all_reduce_scaled").await;
 
-        let places: Vec<u64> = (0..count).map(|at| (at * 10 + comm.rank()) as u64).collect();
+        let places: Vec<u64> = (0..count)
+            .map(|at| (at * 10 + comm.rank()) as u64)
+            .collect();
         let (mut host, mut buffer) = (own.clone(), self.buffer(&own).await);
         let (mut where_host, mut where_buffer) = (places.clone(), self.buffer(&places).await);
-        comm.all_reduce_max_location(&mut host, &mut where_host).await.unwrap();
+        comm.all_reduce_max_location(&mut host, &mut where_host)
+            .await
+            .unwrap();
         device
             .all_reduce_max_location(&mut buffer, &mut where_buffer)
             .await
             .unwrap();
         self.expect(&buffer, &host, "values").await;
         self.expect(&where_buffer, &where_host, "locations").await;
-        comm.all_reduce_min_location(&mut host, &mut where_host).await.unwrap();
+        comm.all_reduce_min_location(&mut host, &mut where_host)
+            .await
+            .unwrap();
         device
             .all_reduce_min_location(&mut buffer, &mut where_buffer)
             .await
@@ -304,20 +361,33 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
         let (mut host, mut buffer) = (own.clone(), self.buffer(&own).await);
         let mut first = Compression::new(TopK::new(0.5).unwrap());
         let mut second = Compression::new(TopK::new(0.5).unwrap());
-        comm.all_reduce_compressed(&mut host, ReduceOp::Sum, &mut first).await.unwrap();
+        comm.all_reduce_compressed(&mut host, ReduceOp::Sum, &mut first)
+            .await
+            .unwrap();
         device
             .all_reduce_compressed(&mut buffer, ReduceOp::Sum, &mut second)
             .await
             .unwrap();
         self.expect(&buffer, &host, "all_reduce_compressed").await;
 
-        let mut hosts = [own.clone(), Vec::new(), long.clone(), own.clone(), own.clone()];
+        let mut hosts = [
+            own.clone(),
+            Vec::new(),
+            long.clone(),
+            own.clone(),
+            own.clone(),
+        ];
         let mut buffers = Vec::new();
         for host in &hosts {
             buffers.push(self.buffer(host).await);
         }
-        comm.all_reduce_many(&mut hosts, ReduceOp::Sum).await.unwrap();
-        device.all_reduce_many(&mut buffers, ReduceOp::Sum).await.unwrap();
+        comm.all_reduce_many(&mut hosts, ReduceOp::Sum)
+            .await
+            .unwrap();
+        device
+            .all_reduce_many(&mut buffers, ReduceOp::Sum)
+            .await
+            .unwrap();
         for (buffer, host) in buffers.iter().zip(&hosts) {
             self.expect(buffer, host, "all_reduce_many").await;
         }
@@ -334,10 +404,15 @@ impl<T: Transport, D: DeviceAdapter> Rank<'_, T, D> {
         device.scan_with(&mut buffer, &ordered).await.unwrap();
         self.expect(&buffer, &host, "scan_with").await;
         comm.exclusive_scan_with(&mut host, &ordered).await.unwrap();
-        device.exclusive_scan_with(&mut buffer, &ordered).await.unwrap();
+        device
+            .exclusive_scan_with(&mut buffer, &ordered)
+            .await
+            .unwrap();
         self.expect(&buffer, &host, "exclusive_scan_with").await;
         let long_buffer = self.buffer(&long).await;
-        comm.reduce_scatter_with(&long, &mut host, &ordered).await.unwrap();
+        comm.reduce_scatter_with(&long, &mut host, &ordered)
+            .await
+            .unwrap();
         device
             .reduce_scatter_with(&long_buffer, &mut buffer, &ordered)
             .await
@@ -353,7 +428,10 @@ pub(crate) async fn every_operation<D: DeviceAdapter>(
 ) {
     for world in WORLDS {
         let devices: Vec<Devices<D>> = (0..world).map(&devices).collect();
-        let adapters: Vec<D> = devices.iter().map(|devices| devices.adapter.clone()).collect();
+        let adapters: Vec<D> = devices
+            .iter()
+            .map(|devices| devices.adapter.clone())
+            .collect();
         let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
         on_all(&share(ranks), |comm| {
             let devices = devices[comm.rank()].clone();

@@ -3,8 +3,8 @@
 use super::{Devices, operations::Rank, simulated};
 use crate::common::{memory_world_with, on_all, share};
 use nexar_collectives::{
-    Communicator, DataType, DeviceAdapter, DeviceBuffer, RawSlice, RawSliceMut, ReduceOp,
-    TimeLimits,
+    Communicator, DataType, DeviceAdapter, DeviceBuffer, MemorySpace, RawSlice, RawSliceMut,
+    ReduceOp, TimeLimits,
     compression::{Compression, TopK},
     transport::Transport,
 };
@@ -24,7 +24,9 @@ async fn start_everything<T: Transport, D: DeviceAdapter>(
     let (world, own, device) = (comm.world_size(), comm.rank() as i32, comm.on_device());
     let count = 50;
     let block: Vec<i32> = (0..count).map(|index| own * 1000 + index).collect();
-    let long: Vec<i32> = (0..count * world as i32).map(|index| own * 10_000 + index).collect();
+    let long: Vec<i32> = (0..count * world as i32)
+        .map(|index| own * 10_000 + index)
+        .collect();
     let block_of = |rank: usize| (0..count).map(move |index| rank as i32 * 1000 + index);
     let counts = vec![count as usize; world];
     let empty = vec![-1; count as usize];
@@ -92,7 +94,10 @@ async fn start_everything<T: Transport, D: DeviceAdapter>(
     assert_eq!(contents(&exclusive.await.unwrap()).await, below);
     for gathered in [all_gather, all_gather_v] {
         let (input, output) = gathered.await.unwrap();
-        assert_eq!((contents(&input).await, contents(&output).await), (block.clone(), all.clone()));
+        assert_eq!(
+            (contents(&input).await, contents(&output).await),
+            (block.clone(), all.clone())
+        );
     }
     for gathered in [gather, gather_v] {
         let (_, output) = gathered.await.unwrap();
@@ -101,12 +106,18 @@ async fn start_everything<T: Transport, D: DeviceAdapter>(
     let first = comm.rank() as i32 * count;
     for scattered in [scatter, scatter_v] {
         let (_, output) = scattered.await.unwrap();
-        assert_eq!(contents(&output).await, (first..first + count).collect::<Vec<_>>());
+        assert_eq!(
+            contents(&output).await,
+            (first..first + count).collect::<Vec<_>>()
+        );
     }
     let highest = (world as i32 - 1) * 10_000 + first;
     for reduced in [reduce_scatter, reduce_scatter_v] {
         let (_, output) = reduced.await.unwrap();
-        assert_eq!(contents(&output).await, (highest..highest + count).collect::<Vec<_>>());
+        assert_eq!(
+            contents(&output).await,
+            (highest..highest + count).collect::<Vec<_>>()
+        );
     }
     let exchanged: Vec<i32> = (0..world as i32)
         .flat_map(|rank| (first..first + count).map(move |index| rank * 10_000 + index))
@@ -128,7 +139,10 @@ async fn start_everything<T: Transport, D: DeviceAdapter>(
 async fn every_started_operation() {
     for world in [1, 3, 4] {
         let devices: Vec<_> = (0..world).map(|rank| simulated(rank, 3, 64)).collect();
-        let adapters: Vec<_> = devices.iter().map(|devices| devices.adapter.clone()).collect();
+        let adapters: Vec<_> = devices
+            .iter()
+            .map(|devices| devices.adapter.clone())
+            .collect();
         let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
         on_all(&share(ranks), |comm| {
             let devices = devices[comm.rank()].clone();
@@ -142,7 +156,10 @@ async fn every_started_operation() {
 #[tokio::test]
 async fn operations_of_several_communicators_at_a_time() {
     let devices: Vec<_> = (0..3).map(|rank| simulated(rank, 2, 64)).collect();
-    let adapters: Vec<_> = devices.iter().map(|devices| devices.adapter.clone()).collect();
+    let adapters: Vec<_> = devices
+        .iter()
+        .map(|devices| devices.adapter.clone())
+        .collect();
     let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
     on_all(&share(ranks), |comm| {
         let devices = devices[comm.rank()].clone();
@@ -151,13 +168,21 @@ async fn operations_of_several_communicators_at_a_time() {
             for _ in 0..6 {
                 others.push(comm.duplicate().await.unwrap());
             }
-            let rank = Rank { comm: &comm, devices };
+            let rank = Rank {
+                comm: &comm,
+                devices,
+            };
             let mut started = Vec::new();
             let mut order: Vec<usize> = (0..others.len()).collect();
             order.rotate_left(2 * comm.rank());
             for at in order {
                 let buffer = rank.buffer(&vec![at as i32 + 1; 5_000]).await;
-                started.push((at, others[at].on_device().start_all_reduce(buffer, ReduceOp::Sum)));
+                started.push((
+                    at,
+                    others[at]
+                        .on_device()
+                        .start_all_reduce(buffer, ReduceOp::Sum),
+                ));
             }
             for (at, started) in started {
                 let sums = contents(&started.await.unwrap()).await;
@@ -168,45 +193,60 @@ async fn operations_of_several_communicators_at_a_time() {
     .await;
 }
 
+fn raw<D: DeviceAdapter>(buffer: &DeviceBuffer<i32, D>, space: MemorySpace) -> RawSliceMut {
+    RawSliceMut {
+        pointer: std::ptr::without_provenance_mut(buffer.address() as usize),
+        count: buffer.len(),
+        dtype: DataType::I32,
+        space,
+        stream: buffer.stream(),
+    }
+}
+
+fn input<D: DeviceAdapter>(buffer: &DeviceBuffer<i32, D>, space: MemorySpace) -> RawSlice {
+    let RawSliceMut {
+        pointer,
+        count,
+        dtype,
+        space,
+        stream,
+    } = raw(buffer, space);
+    RawSlice {
+        pointer,
+        count,
+        dtype,
+        space,
+        stream,
+    }
+}
+
 #[tokio::test]
 async fn memory_by_its_address() {
     let devices: Vec<_> = (0..3).map(|rank| simulated(rank, 2, 64)).collect();
-    let adapters: Vec<_> = devices.iter().map(|devices| devices.adapter.clone()).collect();
+    let adapters: Vec<_> = devices
+        .iter()
+        .map(|devices| devices.adapter.clone())
+        .collect();
     let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
     on_all(&share(ranks), |comm| {
         let devices = devices[comm.rank()].clone();
         async move {
             let space = devices.space;
-            let rank = Rank { comm: &comm, devices };
+            let rank = Rank {
+                comm: &comm,
+                devices,
+            };
             let buffer = rank.buffer(&[comm.rank() as i32 + 1; 100]).await;
             let all = rank.buffer(&[0i32; 300]).await;
-            let pointer = |buffer: &DeviceBuffer<i32, _>| {
-                std::ptr::without_provenance_mut(buffer.address() as usize)
-            };
-            let data = RawSliceMut {
-                pointer: pointer(&buffer),
-                count: 100,
-                dtype: DataType::I32,
-                space,
-                stream: buffer.stream(),
-            };
             // SAFETY: the buffer lives until the call is done, and is not used meanwhile.
-            unsafe { comm.all_reduce_raw(data, ReduceOp::Product) }.await.unwrap();
+            unsafe { comm.all_reduce_raw(raw(&buffer, space), ReduceOp::Product) }
+                .await
+                .unwrap();
             assert_eq!(contents(&buffer).await, [6; 100]);
-            let input = RawSlice {
-                pointer: pointer(&buffer),
-                count: 100,
-                dtype: DataType::I32,
-                space,
-                stream: buffer.stream(),
-            };
-            let output = RawSliceMut {
-                pointer: pointer(&all),
-                count: 300,
-                ..data
-            };
             // SAFETY: as above.
-            unsafe { comm.all_gather_raw(input, output) }.await.unwrap();
+            unsafe { comm.all_gather_raw(input(&buffer, space), raw(&all, space)) }
+                .await
+                .unwrap();
             assert_eq!(contents(&all).await, [6; 300]);
         }
     })

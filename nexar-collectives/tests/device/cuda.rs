@@ -1,0 +1,1 @@
+//! CUDA, on the stub driver.
