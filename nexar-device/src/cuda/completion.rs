@@ -48,6 +48,13 @@ impl Flight {
         })
     }
 
+    /// Whether the device is done with it. It may not be, even when the outcome is an error: the driver failed to
+    /// tell.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(lock(&self.state).outcome, Some(Ok(())))
+            || self.event.is_complete().is_ok_and(|over| over)
+    }
+
     pub(super) fn event(&self) -> &Event {
         &self.event
     }
@@ -143,7 +150,6 @@ impl Entry {
                     None
                 }
             },
-            // The event itself is asked for: an outcome that is an error does not say that it is over.
             Entry::Kept(flight, held, errors) => match flight.event.is_complete() {
                 Ok(true) => {
                     held.release();

@@ -163,7 +163,7 @@ impl Device {
         unsafe { bound.event_record(ready.handle(), handle(number))? };
         wait(&bound, &streams, &ready)?;
         let mut tails = lock(&self.tails);
-        tails.retain(|tail| tail.outcome().is_none());
+        tails.retain(|tail| !tail.is_over());
         for tail in tails.iter() {
             wait(&bound, &streams, tail.event())?;
         }
@@ -173,9 +173,9 @@ impl Device {
     /// Queues that are opened later come after this work.
     pub(super) fn add_tails(&self, flights: impl IntoIterator<Item = Arc<Flight>>) {
         let mut tails = lock(&self.tails);
-        tails.retain(|tail| tail.outcome().is_none());
+        tails.retain(|tail| !tail.is_over());
         let flights = flights.into_iter();
-        tails.extend(flights.filter(|flight| flight.outcome().is_none()));
+        tails.extend(flights.filter(|flight| !flight.is_over()));
     }
 }
 

@@ -76,12 +76,13 @@ impl CudaQueue {
                     return Ok(());
                 };
                 let host: *mut c_void = slot.address(at);
-                // SAFETY: both sides have as many bytes from there on, as has been checked; they are held until
-                // the copy is done, and nobody else touches the slot.
                 match direction {
+                    // SAFETY: both sides have as many bytes from there on, as has been checked; they are held
+                    // until the copy is done, and nobody else touches the slot.
                     Direction::Out => unsafe {
                         driver.memcpy_dtoh_async(host, device, bytes, stream)
                     },
+                    // SAFETY: as above.
                     Direction::In => unsafe {
                         driver.memcpy_htod_async(device, host, bytes, stream)
                     },
@@ -249,7 +250,7 @@ impl Drop for CudaTransfer {
         let State::Copying(flight, held) = mem::replace(&mut self.state, State::Done) else {
             return;
         };
-        if flight.outcome().is_some_and(|outcome| outcome.is_ok()) {
+        if flight.is_over() {
             return;
         }
         let completion = held.opened.device().completion().clone();

@@ -1,0 +1,195 @@
+//! Everything may be dropped at any moment.
+
+use crate::support::{Bench, LONG, Random, benches, eventually, slot, small, stub_bench};
+use nexar_device::{ExecutionQueue, cuda::CudaTransfer};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Waker},
+    thread,
+};
+
+/// Says when it is dropped.
+struct Alive(Arc<AtomicBool>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn alive() -> (Alive, Arc<AtomicBool>) {
+    let dropped = Arc::new(AtomicBool::new(false));
+    (Alive(Arc::clone(&dropped)), dropped)
+}
+
+fn poll_once(copy: &mut CudaTransfer) {
+    let _ = std::pin::Pin::new(copy).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// All slots are free again.
+async fn all_slots(bench: &Bench) {
+    let memory = bench.memory(0, &[0; 1]);
+    let mut queue = bench.queue(memory.region(0, ()));
+    let slots = async {
+        [
+            slot(&mut queue).await,
+            slot(&mut queue).await,
+            slot(&mut queue).await,
+        ]
+    };
+    tokio::time::timeout(LONG, slots)
+        .await
+        .expect("a slot is lost");
+}
+
+#[tokio::test]
+async fn the_region_stays_until_its_last_copy_is_over() {
+    for polled in [false, true] {
+        for bench in benches(1, small) {
+            let memory = bench.memory(0, &[1; 100]);
+            let (keep, dropped) = alive();
+            let mut queue = bench.queue(memory.region(0, keep));
+            bench.set("delay_us", 20_000);
+            let mut slot = slot(&mut queue).await;
+            slot.as_mut().fill(2);
+            let mut copy = queue.copy_in(slot, 0, 0..64);
+            if polled {
+                poll_once(&mut copy);
+            }
+            let running = bench.stub.is_some();
+            drop(queue);
+            assert!(!dropped.load(Ordering::SeqCst));
+            drop(copy);
+            if running {
+                assert!(!dropped.load(Ordering::SeqCst), "a copy is under way");
+            }
+            eventually("dropping the region", || dropped.load(Ordering::SeqCst));
+            bench.set("delay_us", 0);
+            assert_eq!(memory.contents()[..64], [2; 64]);
+            all_slots(&bench).await;
+            drop(memory);
+            bench.finish();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_without_copies_drops_its_region_at_once() {
+    for bench in benches(1, small) {
+        let memory = bench.memory(0, &[1; 100]);
+        let (keep, dropped) = alive();
+        drop(bench.queue(memory.region(0, keep)));
+        assert!(dropped.load(Ordering::SeqCst));
+        drop(memory);
+        bench.finish();
+    }
+}
+
+#[tokio::test]
+async fn fills_keep_the_region() {
+    let bench = stub_bench(1, small);
+    let memory = bench.memory(0, &[1; 100]);
+    let (keep, dropped) = alive();
+    let mut queue = bench.queue(memory.region(0, keep));
+    bench.set("delay_us", 20_000);
+    queue.fill(0..100, 9).unwrap();
+    drop(queue);
+    assert!(!dropped.load(Ordering::SeqCst));
+    eventually("dropping the region", || dropped.load(Ordering::SeqCst));
+    assert_eq!(memory.contents(), [9; 100]);
+    drop(memory);
+    bench.finish();
+}
+
+/// What keeps a region alive may block, and may panic.
+#[tokio::test]
+async fn a_destructor_that_panics_harms_nobody() {
+    struct Angry;
+    impl Drop for Angry {
+        fn drop(&mut self) {
+            if !thread::panicking() {
+                panic!("this destructor panics, as the test wants");
+            }
+        }
+    }
+    let bench = stub_bench(1, small);
+    let memory = bench.memory(0, &[1; 100]);
+    let mut queue = bench.queue(memory.region(0, Angry));
+    let slot = slot(&mut queue).await;
+    bench.set("delay_us", 10_000);
+    let copy = queue.copy_out(0..10, slot, 0);
+    drop((queue, copy));
+    all_slots(&bench).await;
+    drop(memory);
+    bench.finish();
+}
+
+/// Queues, copies and buffers that are dropped at random, by several threads at once.
+#[test]
+fn drops_at_random() {
+    for bench in benches(1, small) {
+        thread::scope(|scope| {
+            for seed in 1..=3 {
+                let bench = &bench;
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread();
+                    let mut runtime = runtime;
+                    let runtime = runtime.enable_all().build().unwrap();
+                    runtime.block_on(random_drops(bench, seed));
+                });
+            }
+        });
+        bench.set("delay_us", 0);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(all_slots(&bench));
+        bench.finish();
+    }
+}
+
+async fn random_drops(bench: &Bench, seed: u64) {
+    let mut random = Random(seed);
+    for _ in 0..150 {
+        bench.set("delay_us", random.below(200) as u64);
+        let memory = Arc::new(bench.memory(0, &[1; 200]));
+        // The region keeps the memory: the stub notices if it is freed too early.
+        let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
+        drop(memory);
+        let mut copies = Vec::new();
+        for _ in 0..random.below(5) {
+            let slot = match random.below(3) {
+                0 => {
+                    let waiting = std::future::poll_fn(|cx| match queue.poll_slot(cx) {
+                        std::task::Poll::Pending => std::task::Poll::Ready(None),
+                        ready => ready.map(Some),
+                    });
+                    waiting.await
+                }
+                // All may be in use by this queue, whose copies nobody polls: those end by themselves.
+                _ if copies.len() < 2 => Some(Ok(slot(&mut queue).await)),
+                _ => None,
+            };
+            let Some(Ok(slot)) = slot else { continue };
+            let start = random.below(136);
+            copies.push(match random.below(2) {
+                0 => queue.copy_in(slot, 0, start..start + 64),
+                _ => queue.copy_out(start..start + 64, slot, 0),
+            });
+        }
+        let mut queue = Some(queue);
+        while !copies.is_empty() || queue.is_some() {
+            match random.below(4) {
+                0 => drop(queue.take()),
+                _ if copies.is_empty() => {}
+                1 => drop(copies.swap_remove(random.below(copies.len()))),
+                2 => poll_once(&mut copies[0]),
+                _ => drop(copies.swap_remove(0).await),
+            }
+        }
+    }
+}

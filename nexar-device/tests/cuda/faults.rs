@@ -1,0 +1,156 @@
+//! What the driver refuses becomes an error of the operation, and nothing hangs or leaks.
+
+use crate::support::{Bench, LONG, driver_error, eventually, read, slot, small, stub_bench, write};
+use nexar_device::{DeviceAdapter, DeviceError, ExecutionQueue, MemorySpace};
+use std::{future::Future, mem::ManuallyDrop};
+
+const CODE: i32 = 999;
+const ILLEGAL_ADDRESS: i32 = 700;
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, what).await.expect("it hangs")
+}
+
+/// Allocation, both directions and a fill, as far as it gets.
+async fn everything(bench: &Bench) -> Result<(), DeviceError> {
+    let region = bench.adapter.allocate(MemorySpace::Device(0), 100)?;
+    let mut queue = match bench.adapter.open(region)? {
+        nexar_device::Access::Staged(queue) => queue,
+        nexar_device::Access::Host(_) => panic!("device memory is staged"),
+    };
+    let first = std::future::poll_fn(|cx| queue.poll_slot(cx)).await?;
+    drop(queue.copy_in(first, 0, 0..64).await?);
+    queue.fill(10..20, 5)?;
+    let second = std::future::poll_fn(|cx| queue.poll_slot(cx)).await?;
+    queue.copy_out(0..64, second, 0).await.map(drop)
+}
+
+/// Each call, refused once at its first, second and third time.
+#[tokio::test]
+async fn a_call_that_is_refused_once() {
+    let calls = [
+        "cuDeviceGet",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxGetCurrent",
+        "cuCtxSetCurrent",
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cuMemsetD8Async",
+        "cuStreamCreate",
+        "cuStreamSynchronize",
+        "cuStreamWaitEvent",
+        "cuEventCreate",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuPointerGetAttributes",
+        "cuMemGetAddressRange_v2",
+    ];
+    for call in calls {
+        for nth in 1..=3 {
+            let bench = stub_bench(1, small);
+            bench.stub.as_ref().unwrap().fail(call, nth, CODE);
+            if let Err(error) = soon(everything(&bench)).await {
+                assert_eq!(driver_error(&error), (call, CODE), "{error}");
+                let words = error.to_string();
+                assert!(
+                    words.starts_with("cuda: ") && words.contains("(999)"),
+                    "{words}"
+                );
+            }
+            // It is over with that.
+            let mut again = soon(everything(&bench)).await;
+            if again.is_err() {
+                again = soon(everything(&bench)).await;
+            }
+            again.unwrap_or_else(|error| panic!("{call} {nth}: {error}"));
+            bench.finish();
+        }
+    }
+}
+
+/// Cleaning up goes on when the driver refuses a part of it.
+#[tokio::test]
+async fn a_refused_release_harms_nothing_else() {
+    let calls = [
+        "cuMemFree_v2",
+        "cuMemFreeHost",
+        "cuEventDestroy_v2",
+        "cuStreamDestroy_v2",
+    ];
+    for call in calls {
+        let bench = stub_bench(1, small);
+        soon(everything(&bench)).await.unwrap();
+        bench.stub.as_ref().unwrap().fail(call, 1, CODE);
+        let Bench { adapter, stub, raw } = bench;
+        drop((adapter, raw));
+        let stub = stub.unwrap();
+        eventually("releasing", || stub.counter("retained_contexts") == 0);
+    }
+}
+
+/// The copy may still be under way when the driver refuses to tell: its slot and region stay until it is over.
+#[tokio::test]
+async fn a_query_that_fails_frees_nothing_too_early() {
+    let bench = stub_bench(1, small);
+    let memory = std::sync::Arc::new(bench.memory(0, &[1; 100]));
+    let mut queue = bench.queue(memory.region(0, std::sync::Arc::clone(&memory)));
+    let slot = slot(&mut queue).await;
+    bench.set("delay_us", 20_000);
+    let copy = queue.copy_out(0..64, slot, 0);
+    bench.stub.as_ref().unwrap().fail("cuEventQuery", 1, CODE);
+    let error = soon(copy).await.unwrap_err();
+    assert_eq!(driver_error(&error), ("cuEventQuery", CODE));
+    drop(queue);
+    assert_eq!(
+        std::sync::Arc::strong_count(&memory),
+        2,
+        "the copy is under way"
+    );
+    eventually("the end of the copy", || {
+        std::sync::Arc::strong_count(&memory) == 1
+    });
+    drop(memory);
+    bench.finish();
+}
+
+/// The context breaks while a copy runs: everything fails from then on, and everything ends.
+#[tokio::test]
+async fn a_broken_context_fails_everything_and_hangs_nothing() {
+    let bench = stub_bench(1, small);
+    // It can no longer be freed then.
+    let memory = ManuallyDrop::new(bench.memory(0, &[1; 100]));
+    let mut queue = bench.queue(memory.region(0, ()));
+    let slots = [slot(&mut queue).await, slot(&mut queue).await];
+    bench.set("delay_us", 2000);
+    let stub = bench.stub.as_ref().unwrap();
+    let [first, second] = slots;
+    let copy = queue.copy_out(0..64, first, 0);
+    let dropped = queue.copy_in(second, 0, 0..64);
+    stub.fail_async(ILLEGAL_ADDRESS);
+    let error = soon(copy).await.unwrap_err();
+    assert_eq!(driver_error(&error).1, ILLEGAL_ADDRESS);
+    drop(dropped);
+    let errors = [
+        soon(read(&mut queue, 0, 5)).await.map(drop).unwrap_err(),
+        soon(write(&mut queue, 0, &[1])).await.unwrap_err(),
+        queue.fill(0..5, 1).unwrap_err(),
+        bench
+            .adapter
+            .allocate(MemorySpace::Device(0), 5)
+            .unwrap_err(),
+        bench
+            .adapter
+            .open(memory.region(0, ()))
+            .map(drop)
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(driver_error(&error).1, ILLEGAL_ADDRESS, "{error}");
+    }
+    let weak = bench.adapter.clone();
+    drop((queue, weak));
+    let Bench { adapter, .. } = bench;
+    drop(adapter);
+}

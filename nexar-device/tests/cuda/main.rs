@@ -1,0 +1,13 @@
+//! The CUDA adapter, on a stub of the driver and, where there is one with a device, on the real driver.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod copies;
+mod devices;
+mod dropping;
+mod faults;
+mod hot_path;
+mod loading;
+mod memory;
+mod order;
+mod slots;
+mod support;
