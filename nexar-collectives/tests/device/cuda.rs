@@ -103,13 +103,11 @@ async fn ten_thousand_operations_leave_nothing_behind_and_never_wait_for_the_dev
                     devices,
                 };
                 let mut buffer: DeviceBuffer<f32, _> = rank.buffer(&[0.5; 40]).await;
-                let mut before = None;
                 for _ in 0..rounds {
                     comm.on_device()
                         .all_reduce(&mut buffer, ReduceOp::Average)
                         .await
                         .unwrap();
-                    before.get_or_insert(());
                 }
                 let mut host = [0.0; 40];
                 buffer.copy_to(&mut host).await.unwrap();
@@ -138,8 +136,10 @@ async fn ten_thousand_operations_leave_nothing_behind_and_never_wait_for_the_dev
         "{} calls that wait",
         after[3] - warm[3]
     );
-    assert_eq!(after[..3], warm[..3]);
-    drop(ranks);
+    assert_eq!(after[..2], warm[..2]);
+    // Events are kept for use again: as many as there were copies at a time.
+    assert!(after[2] < 40, "{} events", after[2]);
+    drop((ranks, adapters));
     bench.finish();
 }
 
@@ -166,6 +166,7 @@ async fn several_devices_in_one_process() {
             assert_eq!(found, (1..1000).collect::<Vec<u16>>());
         })
         .await;
+        drop(adapters);
         bench.finish();
     }
 }
@@ -190,7 +191,7 @@ async fn memory_of_another_library() {
         assert_eq!(Arc::strong_count(&owner), 2);
         drop(buffer);
         support::eventually("the owner is dropped", || Arc::strong_count(&owner) == 1);
-        drop((ranks, memory));
+        drop((ranks, memory, adapters));
         bench.finish();
     }
 }
