@@ -80,7 +80,7 @@ pub async fn bools_are_valid_whatever_the_memory_holds<H: Harness>(case: Case<H>
         .await
         .expect("copy from the buffer");
     let expected: Vec<u8> = content.iter().map(|byte| u8::from(*byte != 0)).collect();
-    assert_eq!(bool::as_bytes(&back), expected);
+    assert!(bool::as_bytes(&back) == expected, "not 0 or 1, or wrong");
     Outcome::Done
 }
 
@@ -92,7 +92,7 @@ pub async fn new_buffers_are_zero<H: Harness>(case: Case<H>) -> Outcome {
         .copy_to(&mut back)
         .await
         .expect("copy from the buffer");
-    assert_eq!(back, [0; 1000]);
+    assert!(back == [0; 1000], "elements that are not 0");
     Outcome::Done
 }
 
@@ -145,7 +145,7 @@ pub async fn buffers_check_lengths<H: Harness>(case: Case<H>) -> Outcome {
         .copy_to(&mut back)
         .await
         .expect("copy from the buffer");
-    assert_eq!(back, data);
+    assert!(back == data, "after the errors");
     let memory = case.allocate(15);
     // SAFETY: the memory is used through the buffer only, which there is not to be.
     let part = unsafe { DeviceBuffer::<u16, _>::from_region(&case.adapter, memory.region()) };

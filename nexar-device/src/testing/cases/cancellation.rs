@@ -189,12 +189,19 @@ pub async fn a_dropped_buffer_keeps_the_memory_until_its_copies_are_over<H: Harn
         let buffer = unsafe { DeviceBuffer::<u8, _>::from_region(&case.adapter, memory.region()) };
         let mut buffer = buffer.expect("a buffer");
         let freed = memory.give_up();
+        let paused = case.harness.pause(&case.adapter).filter(|_| case.staged);
+        // What is paused asks to be polled again only later.
+        let polls = if paused.is_some() { 1 } else { round / 2 % 3 };
         drop(match round % 2 {
-            0 => poll_times(buffer.copy_from(&content), round / 2 % 3, deadline),
-            _ => poll_times(buffer.copy_to(&mut target), round / 2 % 3, deadline),
+            0 => poll_times(buffer.copy_from(&content), polls, deadline),
+            _ => poll_times(buffer.copy_to(&mut target), polls, deadline),
         });
         assert!(!freed.is_free(), "the buffer keeps it");
         drop(buffer);
+        if paused.is_some() {
+            assert!(!freed.is_free(), "round {round}: a copy is not over");
+        }
+        drop(paused);
         freed.wait(limit);
     }
     if case.staged {
