@@ -4,6 +4,7 @@ use crate::support::{Bench, LONG, Random, benches, eventually, slot, small, stub
 use nexar_device::{ExecutionQueue, cuda::CudaTransfer};
 use std::{
     future::{Future, poll_fn},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -26,8 +27,13 @@ fn alive() -> (Alive, Arc<AtomicBool>) {
     (Alive(Arc::clone(&dropped)), dropped)
 }
 
-fn poll_once(copy: &mut CudaTransfer) {
-    let _ = std::pin::Pin::new(copy).poll(&mut Context::from_waker(Waker::noop()));
+/// Whether it is done.
+fn poll_once(copy: &mut CudaTransfer) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    match Pin::new(copy).poll(&mut cx) {
+        Poll::Ready(slot) => slot.map(drop).is_ok(),
+        Poll::Pending => false,
+    }
 }
 
 /// All slots are free again.
@@ -181,7 +187,8 @@ async fn random_drops(bench: &Bench, seed: u64) {
                 0 => drop(queue.take()),
                 _ if copies.is_empty() => {}
                 1 => drop(copies.swap_remove(random.below(copies.len()))),
-                2 => poll_once(&mut copies[0]),
+                2 if poll_once(&mut copies[0]) => drop(copies.swap_remove(0)),
+                2 => {}
                 _ => drop(copies.swap_remove(0).await),
             }
         }
