@@ -78,6 +78,9 @@ pub enum CudaError {
         /// The number asked for.
         slots: usize,
     },
+    /// A transfer was polled again after it had been ready.
+    #[error("the transfer has given its result already; do not poll it again")]
+    TransferFinished,
     /// The system starts no thread.
     #[error("no thread for {purpose} can be started: {source}")]
     Thread {

@@ -195,6 +195,10 @@ impl CudaTransfer {
         CudaTransfer { direction, state }
     }
 
+    fn finished(&self) -> DeviceError {
+        CudaError::TransferFinished.during(describe(self.direction))
+    }
+
     /// What a copy that has ended gives.
     fn finish(
         &self,
@@ -202,30 +206,21 @@ impl CudaTransfer {
         mut held: Held,
         outcome: Result<(), CudaError>,
     ) -> Result<CudaSlot, DeviceError> {
-        let failed = match (outcome, held.slot.take()) {
-            (Ok(()), Some(slot)) => return Ok(slot),
-            (Ok(()), None) => CudaError::Driver {
-                call: "cuEventQuery",
-                code: 0,
-                name: "no slot".into(),
-                text: "the copy has no slot".into(),
-            },
-            (Err(error), slot) => {
-                held.slot = slot;
-                error
-            }
+        let error = match outcome {
+            Ok(()) => return held.slot.take().ok_or_else(|| self.finished()),
+            Err(error) => error,
         };
         // The driver may fail to tell while the device still copies.
         let completion = held.opened.device().completion().clone();
         completion.keep(flight, held);
-        Err(failed.during(describe(self.direction)))
+        Err(error.during(describe(self.direction)))
     }
 }
 
 impl Future for CudaTransfer {
     type Output = Result<CudaSlot, DeviceError>;
 
-    /// Stays pending when it has been ready before.
+    /// Ready with an error when it has been ready before.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &self.state {
             State::Copying(flight, held) => {
@@ -236,11 +231,11 @@ impl Future for CudaTransfer {
                 self.state = State::Done;
                 return Poll::Ready(Err(error));
             }
-            State::Done => return Poll::Pending,
+            State::Done => return Poll::Ready(Err(self.finished())),
         };
         match mem::replace(&mut self.state, State::Done) {
             State::Copying(flight, held) => Poll::Ready(self.finish(flight, held, outcome)),
-            _ => Poll::Pending,
+            _ => Poll::Ready(Err(self.finished())),
         }
     }
 }

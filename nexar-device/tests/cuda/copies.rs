@@ -68,6 +68,22 @@ async fn pieces_of_all_lengths() {
     }
 }
 
+/// A result is given once; there is no hanging afterwards.
+#[tokio::test]
+async fn a_transfer_gives_its_slot_once() {
+    for bench in benches(1, small) {
+        let memory = bench.memory(0, &[1; 100]);
+        let mut queue = bench.queue(memory.region(0, ()));
+        let slot = slot(&mut queue).await;
+        let mut copy = queue.copy_out(0..10, slot, 0);
+        assert_eq!((&mut copy).await.unwrap().as_ref()[..10], [1; 10]);
+        let error = copy.await.unwrap_err();
+        assert!(error.to_string().contains("given its result"), "{error}");
+        drop((queue, memory));
+        bench.finish();
+    }
+}
+
 #[tokio::test]
 async fn fills_come_in_the_order_of_copies() {
     for bench in benches(1, small) {

@@ -3,12 +3,13 @@
 use crate::support::{Bench, LONG, Random, benches, eventually, slot, small, stub_bench};
 use nexar_device::{ExecutionQueue, cuda::CudaTransfer};
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     thread,
 };
 
@@ -26,8 +27,13 @@ fn alive() -> (Alive, Arc<AtomicBool>) {
     (Alive(Arc::clone(&dropped)), dropped)
 }
 
-fn poll_once(copy: &mut CudaTransfer) {
-    let _ = std::pin::Pin::new(copy).poll(&mut Context::from_waker(Waker::noop()));
+/// Whether it is done.
+fn poll_once(copy: &mut CudaTransfer) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    match Pin::new(copy).poll(&mut cx) {
+        Poll::Ready(slot) => slot.map(drop).is_ok(),
+        Poll::Pending => false,
+    }
 }
 
 /// All slots are free again.
@@ -136,20 +142,19 @@ fn drops_at_random() {
             for seed in 1..=3 {
                 let bench = &bench;
                 scope.spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread();
-                    let mut runtime = runtime;
-                    let runtime = runtime.enable_all().build().unwrap();
-                    runtime.block_on(random_drops(bench, seed));
+                    block_on(random_drops(bench, seed));
                 });
             }
         });
         bench.set("delay_us", 0);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.unwrap().block_on(all_slots(&bench));
+        block_on(all_slots(&bench));
         bench.finish();
     }
+}
+
+fn block_on(work: impl Future) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(work);
 }
 
 async fn random_drops(bench: &Bench, seed: u64) {
@@ -162,18 +167,13 @@ async fn random_drops(bench: &Bench, seed: u64) {
         drop(memory);
         let mut copies = Vec::new();
         for _ in 0..random.below(5) {
-            let slot = match random.below(3) {
-                0 => {
-                    let waiting = std::future::poll_fn(|cx| match queue.poll_slot(cx) {
-                        std::task::Poll::Pending => std::task::Poll::Ready(None),
-                        ready => ready.map(Some),
-                    });
-                    waiting.await
-                }
-                // All may be in use by this queue, whose copies nobody polls: those end by themselves.
-                _ if copies.len() < 2 => Some(Ok(slot(&mut queue).await)),
-                _ => None,
-            };
+            // Whoever holds slots must not wait for more without polling his copies.
+            let first = copies.is_empty();
+            let slot = poll_fn(|cx| match queue.poll_slot(cx) {
+                Poll::Pending if !first => Poll::Ready(None),
+                slot => slot.map(Some),
+            });
+            let slot = slot.await;
             let Some(Ok(slot)) = slot else { continue };
             let start = random.below(136);
             copies.push(match random.below(2) {
@@ -187,7 +187,8 @@ async fn random_drops(bench: &Bench, seed: u64) {
                 0 => drop(queue.take()),
                 _ if copies.is_empty() => {}
                 1 => drop(copies.swap_remove(random.below(copies.len()))),
-                2 => poll_once(&mut copies[0]),
+                2 if poll_once(&mut copies[0]) => drop(copies.swap_remove(0)),
+                2 => {}
                 _ => drop(copies.swap_remove(0).await),
             }
         }

@@ -1,8 +1,12 @@
 //! What the driver refuses becomes an error of the operation, and nothing hangs or leaks.
 
-use crate::support::{Bench, LONG, driver_error, eventually, read, slot, small, stub_bench, write};
+use crate::support::{Bench, LONG, driver_error, eventually, slot, small, stub_bench};
 use nexar_device::{DeviceAdapter, DeviceError, ExecutionQueue, MemorySpace};
-use std::{future::Future, mem::ManuallyDrop};
+use std::{
+    future::{Future, poll_fn},
+    mem::ManuallyDrop,
+    sync::Arc,
+};
 
 const CODE: i32 = 999;
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -18,10 +22,10 @@ async fn everything(bench: &Bench) -> Result<(), DeviceError> {
         nexar_device::Access::Staged(queue) => queue,
         nexar_device::Access::Host(_) => panic!("device memory is staged"),
     };
-    let first = std::future::poll_fn(|cx| queue.poll_slot(cx)).await?;
+    let first = poll_fn(|cx| queue.poll_slot(cx)).await?;
     drop(queue.copy_in(first, 0, 0..64).await?);
     queue.fill(10..20, 5)?;
-    let second = std::future::poll_fn(|cx| queue.poll_slot(cx)).await?;
+    let second = poll_fn(|cx| queue.poll_slot(cx)).await?;
     queue.copy_out(0..64, second, 0).await.map(drop)
 }
 
@@ -94,8 +98,8 @@ async fn a_refused_release_harms_nothing_else() {
 #[tokio::test]
 async fn a_query_that_fails_frees_nothing_too_early() {
     let bench = stub_bench(1, small);
-    let memory = std::sync::Arc::new(bench.memory(0, &[1; 100]));
-    let mut queue = bench.queue(memory.region(0, std::sync::Arc::clone(&memory)));
+    let memory = Arc::new(bench.memory(0, &[1; 100]));
+    let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
     let slot = slot(&mut queue).await;
     bench.set("delay_us", 20_000);
     let copy = queue.copy_out(0..64, slot, 0);
@@ -103,14 +107,8 @@ async fn a_query_that_fails_frees_nothing_too_early() {
     let error = soon(copy).await.unwrap_err();
     assert_eq!(driver_error(&error), ("cuEventQuery", CODE));
     drop(queue);
-    assert_eq!(
-        std::sync::Arc::strong_count(&memory),
-        2,
-        "the copy is under way"
-    );
-    eventually("the end of the copy", || {
-        std::sync::Arc::strong_count(&memory) == 1
-    });
+    assert_eq!(Arc::strong_count(&memory), 2, "the copy is under way");
+    eventually("the end of the copy", || Arc::strong_count(&memory) == 1);
     drop(memory);
     bench.finish();
 }
@@ -122,7 +120,9 @@ async fn a_broken_context_fails_everything_and_hangs_nothing() {
     // It can no longer be freed then.
     let memory = ManuallyDrop::new(bench.memory(0, &[1; 100]));
     let mut queue = bench.queue(memory.region(0, ()));
+    let mut other = bench.queue(memory.region(0, ()));
     let slots = [slot(&mut queue).await, slot(&mut queue).await];
+    let (third, fourth) = (slot(&mut queue).await, slot(&mut other).await);
     bench.set("delay_us", 2000);
     let stub = bench.stub.as_ref().unwrap();
     let [first, second] = slots;
@@ -133,8 +133,18 @@ async fn a_broken_context_fails_everything_and_hangs_nothing() {
     assert_eq!(driver_error(&error).1, ILLEGAL_ADDRESS);
     drop(dropped);
     let errors = [
-        soon(read(&mut queue, 0, 5)).await.map(drop).unwrap_err(),
-        soon(write(&mut queue, 0, &[1])).await.unwrap_err(),
+        soon(poll_fn(|cx| queue.poll_slot(cx)))
+            .await
+            .map(drop)
+            .unwrap_err(),
+        soon(queue.copy_out(0..5, third, 0))
+            .await
+            .map(drop)
+            .unwrap_err(),
+        soon(other.copy_in(fourth, 0, 0..5))
+            .await
+            .map(drop)
+            .unwrap_err(),
         queue.fill(0..5, 1).unwrap_err(),
         bench
             .adapter
@@ -149,8 +159,12 @@ async fn a_broken_context_fails_everything_and_hangs_nothing() {
     for error in errors {
         assert_eq!(driver_error(&error).1, ILLEGAL_ADDRESS, "{error}");
     }
-    let weak = bench.adapter.clone();
-    drop((queue, weak));
-    let Bench { adapter, .. } = bench;
-    drop(adapter);
+    // Its threads end: they have let everything go.
+    let Bench { adapter, stub, raw } = bench;
+    drop((queue, other, adapter, raw));
+    let stub = stub.unwrap();
+    // One is that of `memory`.
+    eventually("releasing the context", || {
+        stub.counter("retained_contexts") == 1
+    });
 }

@@ -7,7 +7,6 @@ use nexar_device::{
     cuda::{CudaAdapter, CudaAdapterBuilder, CudaError, CudaQueue, CudaSlot},
 };
 use std::{
-    error::Error,
     ffi::{c_int, c_uint, c_void},
     future::poll_fn,
     mem::ManuallyDrop,
@@ -159,8 +158,10 @@ pub(crate) async fn read(
 
 /// The error of the driver in an error of the adapter.
 pub(crate) fn driver_error(error: &DeviceError) -> (&'static str, i32) {
-    let source = error.source().and_then(|e| e.downcast_ref::<CudaError>());
-    match source {
+    let DeviceError::Backend { source, .. } = error else {
+        panic!("{error:?} is not one of the driver");
+    };
+    match source.downcast_ref::<CudaError>() {
         Some(CudaError::Driver { call, code, .. }) => (call, *code),
         _ => panic!("{error:?} is not one of the driver"),
     }
