@@ -25,7 +25,7 @@ use nexar_core::{
 };
 use nexar_device::{
     ExecutionQueue, HostView,
-    reduce::{self, Accumulator},
+    reduce::{Accumulator, parallel},
 };
 use outline::Outlined;
 use pool::ChunkPool;
@@ -341,7 +341,7 @@ impl<T: Transport> Engine<T> {
         let widen = |wide: &mut Vec<u8>, narrow: &[u8]| {
             let start = wide.len();
             wide.resize(start + wider(narrow.len()), 0);
-            reduce::widen(dtype, accumulator, &mut wide[start..], narrow)
+            parallel::widen(dtype, accumulator, &mut wide[start..], narrow)
         };
         let (mut input_view, mut output_view) = (None, None);
         let narrow = self.memory(program, request, &mut input_view, &mut output_view)?;
@@ -362,8 +362,8 @@ impl<T: Transport> Engine<T> {
             .await?;
         let finish = |start: usize, piece: &mut [u8]| {
             let sums = &wide_output[wider(start)..][..wider(piece.len())];
-            reduce::finish(dtype, accumulator, op, world, piece, sums)?;
-            reduce::canonicalize_nan(dtype, piece)
+            parallel::finish(dtype, accumulator, op, world, piece, sums)?;
+            parallel::canonicalize_nan(dtype, piece)
         };
         let written = output.pass(Pass::Write, finish).await;
         written.map_err(|error| self.local(error))
@@ -384,7 +384,7 @@ impl<T: Transport> Engine<T> {
             return Ok(());
         }
         let settled = output.pass(Pass::Update, |_, piece| {
-            reduce::canonicalize_nan(dtype, piece)
+            parallel::canonicalize_nan(dtype, piece)
         });
         settled.await.map_err(|error| self.local(error))
     }
