@@ -85,7 +85,8 @@ impl MappedFile {
         parts.fresh = parts.fresh.max(start + len);
         // Whoever gives a part back does not wait for the disk.
         drop(parts);
-        // SAFETY: the part lies in the mapping, and nobody else has it any more: the copies of dropped regions are over.
+        // SAFETY: the part lies in the mapping, and nobody else has it any more: the copies of dropped regions are
+        // over.
         unsafe { ptr::write_bytes(self.at(start), 0, used_before) };
         Some(start..start + len)
     }

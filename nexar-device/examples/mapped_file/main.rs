@@ -28,7 +28,8 @@
 //!
 //! 1. `file.rs` and `adapter.rs`: allocating, and which address lies where. `an_unknown_space_is_an_error`,
 //!    `memory_of_no_bytes`. Every case allocates and opens a region before anything else.
-//! 2. `slots.rs`: a slot for each that asks. `slots_are_as_long_and_as_many_as_they_say`, `the_first_slot_comes_at_once`.
+//! 2. `slots.rs`: a slot for each that asks. `slots_are_as_long_and_as_many_as_they_say`,
+//!    `the_first_slot_comes_at_once`.
 //! 3. `queue.rs` and `worker.rs`: copies. `copies_out_of_every_length`, `copies_in_of_every_length`,
 //!    `out_of_range_is_an_error_and_frees_the_slot`; then `regions_do_not_overlap`, `buffers_of_every_type`.
 //! 4. Waiting for slots: `waiting_queues_take_turns`, `a_dropped_queue_passes_its_turn_on`.
@@ -39,8 +40,8 @@
 //!
 //! * *Nothing blocks.* All methods of a queue only enqueue; the two threads in `worker.rs` do the waiting.
 //!   Allocating may wait, as it may anywhere.
-//! * *A copy owns its slot and its region* until it is over, so that dropping the queue, the transfer, the buffer or all
-//!   of them is safe at any time. A job carries both; there is no other bookkeeping.
+//! * *A copy owns its slot and its region* until it is over, so that dropping the queue, the transfer, the buffer or
+//!   all of them is safe at any time. A job carries both; there is no other bookkeeping.
 //! * *Order.* One thread for each direction keeps the order within it. Between directions there is none, but for one
 //!   rule: a queue comes after copies of queues of the same memory that were dropped before it was opened.
 //! * *Slots* are few, so that queues wait for them; each gets its first one at once, so that none waits for ever.

@@ -82,8 +82,8 @@ impl Workers {
     /// What was enqueued until now in the two directions.
     ///
     /// `DeviceAdapter::open` promises that a queue comes after the copies of queues of the same memory that were
-    /// dropped. It is more than enough that a copy comes after all that was enqueued before its queue was opened. In its
-    /// own direction that is so anyway, and in the other one by this number. Nothing waits for ever: the oldest job of
+    /// dropped. It is more than enough that a copy comes after all that was enqueued before its queue was opened. In
+    /// its own direction that is so anyway, and in the other one by this number. Nothing waits for ever: the oldest job of
     /// all has nothing to wait for.
     pub(crate) fn enqueued(&self) -> [u64; 2] {
         self.state().enqueued
