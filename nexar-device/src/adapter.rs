@@ -31,12 +31,12 @@ pub trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
     /// reaches host memory at any address, but need not know which addresses exist.
     fn space_of(&self, address: *const u8) -> Option<MemorySpace>;
 
-    /// Allocates `length` bytes in `space`, all zero. They are freed when the last that uses the region is
-    /// done with it.
+    /// Allocates `length` bytes in `space`, all zero, aligned for every element type. They are freed when the last that
+    /// uses the region is done with it.
     ///
     /// # Errors
     ///
-    /// The adapter has no such space, or the space no such memory.
+    /// [`DeviceError::Unreachable`] if the adapter has no such space; another if the space has no such memory.
     fn allocate(&self, space: MemorySpace, length: usize) -> Result<Region, DeviceError>;
 
     /// Finds out where `region` lies and opens the way to it: a direct view where the host can
@@ -49,7 +49,8 @@ pub trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The region does not lie where it says, or the device or its driver refuses. The region is then dropped.
+    /// The region does not lie where it says, or the device or its driver refuses. The region is then dropped. One
+    /// without bytes can be opened whatever its address.
     fn open(&self, region: Region) -> Result<Access<Self::Queue>, DeviceError>;
 }
 
@@ -118,12 +119,15 @@ pub trait ExecutionQueue: fmt::Debug + Send + 'static {
     fn region_len(&self) -> usize;
 
     /// Ready once a slot is free. Pending is back-pressure: all slots are in use. A queue none of whose slots
-    /// is in use gets one at once, whatever other queues hold, so that operations never wait for each other.
+    /// is in use gets one at once, whatever other queues hold, so that operations never wait for each other. Otherwise
+    /// those that wait get slots in the order in which they began to wait; who waits keeps its place until it gets
+    /// one or is dropped.
     ///
     /// The last task that has polled is woken when polling again may help.
     fn poll_slot(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Slot, DeviceError>>;
 
-    /// Enqueues a copy of the bytes `range` of the region to `slot`, from its byte `at` on.
+    /// Enqueues a copy of the bytes `range` of the region to `slot`, from its byte `at` on. The other bytes of the slot
+    /// stay as they are.
     ///
     /// The transfer fails with [`DeviceError::OutOfRange`] if the range does not lie in the region or
     /// does not fit into the slot.

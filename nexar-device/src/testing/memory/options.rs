@@ -75,7 +75,7 @@ impl MemoryDeviceBuilder {
         self
     }
 
-    /// Number of devices, which are [`MemorySpace::Device`] from 0 on; from 1 to 65536.
+    /// Number of devices, which are [`MemorySpace::Device`](crate::MemorySpace::Device) from 0 on; from 1 to 65536.
     pub fn devices(mut self, devices: u32) -> Self {
         self.0.devices = devices.clamp(1, MAX_DEVICES);
         self
