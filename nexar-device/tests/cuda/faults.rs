@@ -53,6 +53,8 @@ async fn a_call_that_is_refused_once() {
     ];
     for call in calls {
         for nth in 1..=3 {
+            // What a failing test prints.
+            println!("{call}, call {nth}");
             let bench = stub_bench(1, small);
             bench.stub.as_ref().unwrap().fail(call, nth, CODE);
             if let Err(error) = soon(everything(&bench)).await {

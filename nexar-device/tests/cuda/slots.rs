@@ -160,10 +160,11 @@ async fn slots_of_dropped_copies_come_back_by_themselves() {
 #[tokio::test]
 async fn queues_never_wait_for_each_other() {
     let bench = stub_bench(1, small);
-    let memories: Vec<_> = (0..8).map(|_| bench.memory(0, &[1; 640])).collect();
     bench.set("delay_us", 100);
-    let work = memories.iter().map(|memory| {
-        let mut queue = bench.queue(memory.region(0, ()));
+    let work = (0..8).map(|_| {
+        let memory = Arc::new(bench.memory(0, &[1; 640]));
+        // The last copies are dropped while they run.
+        let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
         async move {
             for _ in 0..5 {
                 let mut held = Vec::new();
@@ -179,7 +180,6 @@ async fn queues_never_wait_for_each_other() {
         }
     });
     all(work.collect()).await;
-    drop(memories);
     bench.finish();
 }
 
