@@ -115,6 +115,26 @@ async fn a_query_that_fails_frees_nothing_too_early() {
     bench.finish();
 }
 
+/// The copy is under way, but there is no event that tells when it is over.
+#[tokio::test]
+async fn an_event_that_is_not_recorded_frees_nothing_too_early() {
+    let bench = stub_bench(1, small);
+    let memory = Arc::new(bench.memory(0, &[1; 100]));
+    let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
+    let mut first = slot(&mut queue).await;
+    first.as_mut().fill(2);
+    bench.set("delay_us", 20_000);
+    bench.stub.as_ref().unwrap().fail("cuEventRecord", 1, CODE);
+    let error = soon(queue.copy_in(first, 0, 0..64)).await.unwrap_err();
+    assert_eq!(driver_error(&error), ("cuEventRecord", CODE));
+    drop(queue);
+    assert_eq!(Arc::strong_count(&memory), 2, "the copy is under way");
+    eventually("the end of the copy", || Arc::strong_count(&memory) == 1);
+    assert_eq!(memory.contents()[..64], [2; 64]);
+    drop(memory);
+    bench.finish();
+}
+
 /// The context breaks while a copy runs: everything fails from then on, and everything ends.
 #[tokio::test]
 async fn a_broken_context_fails_everything_and_hangs_nothing() {
