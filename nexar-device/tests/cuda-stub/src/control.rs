@@ -4,7 +4,7 @@ use crate::{
     abi,
     codes::Code,
     context,
-    driver::{State, lock},
+    driver::{State, lock, wake_worker},
 };
 use std::{
     collections::HashMap,
@@ -16,6 +16,7 @@ use std::{
 pub(crate) const SETTINGS: &[&str] = &[
     "devices",
     "memory",
+    "hold",
     "bandwidth_out",
     "bandwidth_in",
     "delay_us",
@@ -63,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) devices: u64,
     /// Bytes of each device.
     pub(crate) memory: u64,
+    /// If not 0, workers do nothing.
+    pub(crate) hold: u64,
     /// Bytes per second, 0 for no limit.
     pub(crate) bandwidth_out: u64,
     pub(crate) bandwidth_in: u64,
@@ -76,6 +79,7 @@ impl Default for Settings {
         Settings {
             devices: 2,
             memory: 16 << 30,
+            hold: 0,
             bandwidth_out: 0,
             bandwidth_in: 0,
             delay_us: 0,
@@ -90,6 +94,7 @@ impl Settings {
         let setting = match key {
             "devices" => &mut self.devices,
             "memory" => &mut self.memory,
+            "hold" => &mut self.hold,
             "bandwidth_out" => &mut self.bandwidth_out,
             "bandwidth_in" => &mut self.bandwidth_in,
             "delay_us" => &mut self.delay_us,
@@ -213,11 +218,16 @@ unsafe fn text<'a>(name: *const c_char) -> &'a str {
 /// `key` points to a string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nexar_stub_set(key: *const c_char, value: u64) -> c_int {
+    let mut state = lock();
     // SAFETY: the caller's.
-    match lock().settings.set(unsafe { text(key) }, value) {
-        true => OK,
-        false => UNKNOWN_NAME,
+    if !state.settings.set(unsafe { text(key) }, value) {
+        return UNKNOWN_NAME;
     }
+    // They may have held back.
+    if state.ops.next_due().is_some() {
+        wake_worker(&mut state);
+    }
+    OK
 }
 
 /// # Safety

@@ -41,6 +41,7 @@
 //! |---|---|---|
 //! | `devices` | number of devices, before `cuInit` | 2 |
 //! | `memory` | bytes of each device | 16 GiB |
+//! | `hold` | while it is not 0, no copy or fill moves its bytes or ends | 0 |
 //! | `bandwidth_out` | from device to host, bytes per second, 0 for no limit | 0 |
 //! | `bandwidth_in` | from host to device, bytes per second, 0 for no limit | 0 |
 //! | `delay_us` | that each copy and fill takes besides, µs | 0 |

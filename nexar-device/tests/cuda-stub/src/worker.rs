@@ -33,7 +33,8 @@ extern "C" fn run() {
     let mut idle_since = Instant::now();
     loop {
         let now = Instant::now();
-        let wait = match state.ops.next_due() {
+        let held = state.settings.hold != 0;
+        let wait = match state.ops.next_due().filter(|_| !held) {
             Some(due) if due <= now => {
                 let step = state.next_step();
                 if state.ops.next_due().is_some() {

@@ -6,7 +6,8 @@ use std::{
     ffi::{c_char, c_int, c_uint, c_void},
     mem::ManuallyDrop,
     path::Path,
-    ptr,
+    ptr, thread,
+    time::{Duration, Instant},
 };
 
 pub(crate) const SUCCESS: c_int = 0;
@@ -19,13 +20,13 @@ pub(crate) const ILLEGAL_ADDRESS: c_int = 700;
 /// What memory holds that nobody has written.
 pub(crate) const POISON: u8 = 0xDB;
 
+pub(crate) const LEGACY: Handle = 0;
+pub(crate) const PER_THREAD: Handle = 2;
+pub(crate) const BLOCKING: c_uint = 0;
 pub(crate) const NON_BLOCKING: c_uint = 1;
 
-/// Microseconds: so long that a test does something meanwhile, on a busy machine too, where it looks whether work
-/// is still under way.
-pub(crate) const LONG: u64 = 400_000;
-
-pub(crate) type Handle = *mut c_void;
+/// Handles are numbers, so that threads can share them.
+pub(crate) type Handle = usize;
 
 macro_rules! calls {
     ($($name:ident = $symbol:literal($($arg:ident: $type:ty),*);)*) => {
@@ -110,6 +111,17 @@ pub(crate) struct Bench {
     pub(crate) context: Handle,
 }
 
+pub(crate) fn eventually(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it does not happen"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The value that a call writes; the call succeeds.
 pub(crate) fn value<T: Copy>(start: T, call: impl FnOnce(*mut T) -> c_int) -> T {
     let mut value = start;
@@ -117,17 +129,12 @@ pub(crate) fn value<T: Copy>(start: T, call: impl FnOnce(*mut T) -> c_int) -> T 
     value
 }
 
-/// A handle with this number.
-pub(crate) fn handle(number: usize) -> Handle {
-    ptr::without_provenance_mut(number)
-}
-
 impl Bench {
     pub(crate) fn new() -> Bench {
         let stub = Stub::new();
         let raw = Raw::load(stub.path());
         assert_eq!(raw.init(0), SUCCESS);
-        let context = value(ptr::null_mut(), |to| raw.retain(to, 0));
+        let context = value(0, |to| raw.retain(to, 0));
         assert_eq!(raw.set_current(context), SUCCESS);
         Bench { stub, raw, context }
     }
@@ -150,11 +157,11 @@ impl Bench {
     }
 
     pub(crate) fn stream(&self, flags: c_uint) -> Handle {
-        value(ptr::null_mut(), |to| self.raw.stream_create(to, flags))
+        value(0, |to| self.raw.stream_create(to, flags))
     }
 
     pub(crate) fn event(&self) -> Handle {
-        value(ptr::null_mut(), |to| self.raw.event_create(to, 2))
+        value(0, |to| self.raw.event_create(to, 2))
     }
 
     pub(crate) fn to_device(&self, to: u64, from: Pinned, stream: Handle) {
@@ -172,8 +179,38 @@ impl Bench {
         assert_eq!(self.raw.synchronize_context(), SUCCESS);
         let mut bytes = vec![0; len];
         let to = bytes.as_mut_ptr().cast();
-        assert_eq!(self.raw.to_host(to, address, len, ptr::null_mut()), SUCCESS);
+        assert_eq!(self.raw.to_host(to, address, len, LEGACY), SUCCESS);
         bytes
+    }
+
+    /// Copies and fills stop, those under way too, until [`go_on`](Self::go_on).
+    pub(crate) fn hold(&self) {
+        self.stub.set("hold", 1);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.stub.set("hold", 0);
+    }
+
+    pub(crate) fn record(&self, event: Handle, stream: Handle) {
+        assert_eq!(self.raw.record(event, stream), SUCCESS);
+    }
+
+    pub(crate) fn wait_event(&self, stream: Handle, event: Handle) {
+        assert_eq!(self.raw.wait_event(stream, event, 0), SUCCESS);
+    }
+
+    pub(crate) fn synchronize(&self, stream: Handle) {
+        assert_eq!(self.raw.synchronize(stream), SUCCESS);
+    }
+
+    pub(crate) fn fill(&self, memory: u64, byte: u8, len: usize, stream: Handle) {
+        assert_eq!(self.raw.fill(memory, byte, len, stream), SUCCESS);
+    }
+
+    /// Waits until a counter has a value that a thread gives it.
+    pub(crate) fn until(&self, key: &str, count: u64) {
+        eventually(|| self.count(key) == count);
     }
 
     pub(crate) fn count(&self, key: &str) -> u64 {
