@@ -85,14 +85,14 @@ impl Flight {
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(outcome.clone());
         }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            waker => *waker = Some(cx.waker().clone()),
-        }
+        let old = state.waker.replace(cx.waker().clone());
         if !state.watched {
             state.watched = true;
             completion.send(Entry::Watched(Arc::clone(self)));
         }
+        // What a waker does when it is dropped is not ours.
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 

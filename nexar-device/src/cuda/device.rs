@@ -83,10 +83,21 @@ impl Device {
         let bound = self.context.bind()?;
         let streams = self.streams.take(&bound)?;
         let stream = streams.handle(Direction::In);
-        // SAFETY: the memory is as long, and nobody else knows it.
-        unsafe { bound.memset_d8_async(memory.address, 0, length, stream)? };
-        // SAFETY: the stream exists.
-        unsafe { bound.stream_synchronize(stream)? };
+        let zeroed = {
+            // SAFETY: the memory is as long, and nobody else knows it.
+            unsafe { bound.memset_d8_async(memory.address, 0, length, stream) }
+                // SAFETY: the stream exists.
+                .and_then(|()| unsafe { bound.stream_synchronize(stream) })
+        };
+        if let Err(error) = zeroed {
+            self.context.give(move |driver| {
+                // The device may still be at it.
+                // SAFETY: the stream exists.
+                let _ = unsafe { driver.stream_synchronize(streams.handle(Direction::In)) };
+                drop((memory, streams));
+            });
+            return Err(error);
+        }
         let address = ptr::without_provenance_mut(memory.address as usize);
         // SAFETY: the region takes the only owner of the memory along, which is zero.
         Ok(unsafe { Region::from_raw(address, length, space, 0, memory) })

@@ -117,11 +117,25 @@
 //!
 //! # Errors
 //!
-//! Making an adapter fails with a [`CudaError`]; later it is the source of a [`DeviceError::Backend`]. An error of work
-//! that runs on the device, such as an illegal address in a kernel of one's own, breaks the device's context: the
-//! driver reports it in whatever is called next, and in everything after it. Operations then fail, none hangs; slots and
-//! regions are given back once the driver has refused to tell about them several times. What the driver has lost, such
-//! as memory of the device that it no longer frees, is back when the process ends.
+//! Making an adapter fails with a [`CudaError`]; later it is the source of a [`DeviceError::Backend`]:
+//!
+//! ```
+//! use nexar_device::{DeviceError, cuda::CudaError};
+//!
+//! fn is_out_of_memory(error: &DeviceError) -> bool {
+//!     let DeviceError::Backend { source, .. } = error else {
+//!         return false;
+//!     };
+//!     let error = source.downcast_ref::<CudaError>();
+//!     error.is_some_and(|error| error.code() == Some(2))
+//! }
+//! ```
+//!
+//! An error of work that runs on the device, such as an illegal address in a kernel of one's own, breaks the device's
+//! context: the driver reports it in whatever is called next, and in everything after it, until the process ends.
+//! Operations then fail, and none hangs. What was under way is given back once the driver has refused several times to
+//! tell about it. What the driver refuses to free then, memory of the device and pinned slots, is back when the process
+//! ends; nothing else is lost.
 
 mod chores;
 mod completion;

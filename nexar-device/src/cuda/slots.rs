@@ -76,22 +76,26 @@ impl SlotPool {
         let position = state.position(share);
         let ahead = position.unwrap_or(state.waiting.len());
         if share.0.load(Ordering::Relaxed) > 0 && self.available(&state) <= ahead {
-            match position {
-                Some(position) => state.waiting[position].waker.clone_from(cx.waker()),
-                None => state.waiting.push(Waiting {
-                    share: Arc::clone(share),
-                    waker: cx.waker().clone(),
-                }),
-            }
+            let waker = cx.waker().clone();
+            // The old one is dropped without the lock: what a waker does then is not ours.
+            let old = match position {
+                Some(position) => Some(mem::replace(&mut state.waiting[position].waker, waker)),
+                None => {
+                    let share = Arc::clone(share);
+                    state.waiting.push(Waiting { share, waker });
+                    None
+                }
+            };
+            drop(state);
+            drop(old);
             return Poll::Pending;
         }
-        if let Some(position) = position {
-            state.waiting.remove(position);
-        }
+        let served = position.map(|position| state.waiting.remove(position));
         share.0.fetch_add(1, Ordering::Relaxed);
         let pinned = state.free.pop();
         state.total += usize::from(pinned.is_none());
         drop(state);
+        drop(served);
         let pinned = match pinned {
             Some(pinned) => pinned,
             None => match self.allocate() {

@@ -59,22 +59,21 @@ async fn the_region_stays_until_its_last_copy_is_over() {
             let memory = bench.memory(0, &[1; 100]);
             let (keep, dropped) = alive();
             let mut queue = bench.queue(memory.region(0, keep));
-            bench.set("delay_us", 20_000);
+            bench.set("hold", 1);
             let mut slot = slot(&mut queue).await;
             slot.as_mut().fill(2);
             let mut copy = queue.copy_in(slot, 0, 0..64);
             if polled {
                 poll_once(&mut copy);
             }
-            let running = bench.stub.is_some();
             drop(queue);
             assert!(!dropped.load(Ordering::SeqCst));
             drop(copy);
-            if running {
+            if bench.stub.is_some() {
                 assert!(!dropped.load(Ordering::SeqCst), "a copy is under way");
             }
+            bench.set("hold", 0);
             eventually("dropping the region", || dropped.load(Ordering::SeqCst));
-            bench.set("delay_us", 0);
             assert_eq!(memory.contents()[..64], [2; 64]);
             all_slots(&bench).await;
             drop(memory);
@@ -101,10 +100,11 @@ async fn fills_keep_the_region() {
     let memory = bench.memory(0, &[1; 100]);
     let (keep, dropped) = alive();
     let mut queue = bench.queue(memory.region(0, keep));
-    bench.set("delay_us", 20_000);
+    bench.set("hold", 1);
     queue.fill(0..100, 9).unwrap();
     drop(queue);
     assert!(!dropped.load(Ordering::SeqCst));
+    bench.set("hold", 0);
     eventually("dropping the region", || dropped.load(Ordering::SeqCst));
     assert_eq!(memory.contents(), [9; 100]);
     drop(memory);
@@ -126,9 +126,10 @@ async fn a_destructor_that_panics_harms_nobody() {
     let memory = bench.memory(0, &[1; 100]);
     let mut queue = bench.queue(memory.region(0, Angry));
     let slot = slot(&mut queue).await;
-    bench.set("delay_us", 10_000);
+    bench.set("hold", 1);
     let copy = queue.copy_out(0..10, slot, 0);
     drop((queue, copy));
+    bench.set("hold", 0);
     all_slots(&bench).await;
     drop(memory);
     bench.finish();

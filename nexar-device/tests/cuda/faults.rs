@@ -53,6 +53,8 @@ async fn a_call_that_is_refused_once() {
     ];
     for call in calls {
         for nth in 1..=3 {
+            // What a failing test prints.
+            println!("{call}, call {nth}");
             let bench = stub_bench(1, small);
             bench.stub.as_ref().unwrap().fail(call, nth, CODE);
             if let Err(error) = soon(everything(&bench)).await {
@@ -101,14 +103,36 @@ async fn a_query_that_fails_frees_nothing_too_early() {
     let memory = Arc::new(bench.memory(0, &[1; 100]));
     let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
     let slot = slot(&mut queue).await;
-    bench.set("delay_us", 20_000);
+    bench.set("hold", 1);
     let copy = queue.copy_out(0..64, slot, 0);
     bench.stub.as_ref().unwrap().fail("cuEventQuery", 1, CODE);
     let error = soon(copy).await.unwrap_err();
     assert_eq!(driver_error(&error), ("cuEventQuery", CODE));
     drop(queue);
     assert_eq!(Arc::strong_count(&memory), 2, "the copy is under way");
+    bench.set("hold", 0);
     eventually("the end of the copy", || Arc::strong_count(&memory) == 1);
+    drop(memory);
+    bench.finish();
+}
+
+/// The copy is under way, but there is no event that tells when it is over.
+#[tokio::test]
+async fn an_event_that_is_not_recorded_frees_nothing_too_early() {
+    let bench = stub_bench(1, small);
+    let memory = Arc::new(bench.memory(0, &[1; 100]));
+    let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
+    let mut first = slot(&mut queue).await;
+    first.as_mut().fill(2);
+    bench.set("hold", 1);
+    bench.stub.as_ref().unwrap().fail("cuEventRecord", 1, CODE);
+    let error = soon(queue.copy_in(first, 0, 0..64)).await.unwrap_err();
+    assert_eq!(driver_error(&error), ("cuEventRecord", CODE));
+    drop(queue);
+    assert_eq!(Arc::strong_count(&memory), 2, "the copy is under way");
+    bench.set("hold", 0);
+    eventually("the end of the copy", || Arc::strong_count(&memory) == 1);
+    assert_eq!(memory.contents()[..64], [2; 64]);
     drop(memory);
     bench.finish();
 }
@@ -123,12 +147,13 @@ async fn a_broken_context_fails_everything_and_hangs_nothing() {
     let mut other = bench.queue(memory.region(0, ()));
     let slots = [slot(&mut queue).await, slot(&mut queue).await];
     let (third, fourth) = (slot(&mut queue).await, slot(&mut other).await);
-    bench.set("delay_us", 2000);
+    bench.set("hold", 1);
     let stub = bench.stub.as_ref().unwrap();
     let [first, second] = slots;
     let copy = queue.copy_out(0..64, first, 0);
     let dropped = queue.copy_in(second, 0, 0..64);
     stub.fail_async(ILLEGAL_ADDRESS);
+    bench.set("hold", 0);
     let error = soon(copy).await.unwrap_err();
     assert_eq!(driver_error(&error).1, ILLEGAL_ADDRESS);
     drop(dropped);

@@ -1,4 +1,5 @@
 //! The CUDA adapter, on a stub of the driver and, where there is one with a device, on the real driver.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod copies;
