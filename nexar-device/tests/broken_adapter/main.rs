@@ -16,10 +16,14 @@ impl Harness for BrokenHarness {
     type Adapter = Broken;
 
     fn adapter(&self) -> Broken {
-        let device = MemoryDevice::builder()
+        let mut device = MemoryDevice::builder()
             .slot_len(512)
             .fill(true)
             .reduce(true);
+        if self.0 == Lie::CompletesEarly {
+            // Slow, so that what is early does not happen to be on time.
+            device = device.bandwidth(200_000, 200_000);
+        }
         Broken::new(device.build(), self.0)
     }
 
@@ -180,7 +184,6 @@ fn early_completion_is_found() {
         "buffers_of_every_type",
         "bools_are_valid_whatever_the_memory_holds",
         "buffers_are_split",
-        "buffers_check_lengths",
     ];
     assert_among_failing(Lie::CompletesEarly, &sure);
 }
