@@ -41,12 +41,14 @@
 //! | without async | [`blocking`] |
 //! | fewer bytes for results that are not exact | [`compression`] |
 //! | what went wrong, and what to do | [`Error`], [`Failure`], [`MessageFailure`] |
+//! | memory of a GPU or another device | [`OnDevice`], [`DeviceBuffer`] |
 //! | memory that is given by its address | [`RawSlice`], [`RawSliceMut`] |
 //!
 //! # Features
 //!
 //! `quinn` (default) and `s2n-quic`, in any combination: [`Backend`]s, chosen at run time, and mixed within a
-//! group if need be. Without either, [`Communicator::join`] takes a transport of one's own.
+//! group if need be. Without either, [`Communicator::join`] takes a transport of one's own. `cuda`: the adapter for NVIDIA
+//! GPUs, which needs their driver when it runs and nothing when it is built.
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -471,7 +471,9 @@ impl<'a, 'm, 'c, T: Transport, Q: ExecutionQueue> Executor<'a, 'm, 'c, T, Q> {
             self.done[id as usize] = true;
             self.combiner.complete(span, store);
         }
-        peer.arrived = data;
+        if !data.is_empty() {
+            peer.arrived = data;
+        }
         Ok(())
     }
 }
