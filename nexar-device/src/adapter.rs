@@ -194,7 +194,9 @@ impl ExecutionQueue for Infallible {
 }
 
 /// Why device memory cannot be reached.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// `Debug` shows the message, as `Display` does: a `main` that returns this error prints it.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// A copy does not lie in the region, or is longer than its slot.
@@ -245,4 +247,10 @@ pub enum DeviceError {
         /// What the driver said.
         source: Arc<dyn StdError + Send + Sync>,
     },
+}
+
+impl fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

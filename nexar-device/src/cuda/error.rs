@@ -8,7 +8,9 @@ pub(super) const ADAPTER: &str = "cuda";
 
 /// Why the CUDA driver cannot be used, or what it reports. In a [`DeviceError`] it is the source of
 /// [`DeviceError::Backend`].
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// `Debug` shows the message, as `Display` does: a `main` that returns this error prints it.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
     /// No library of the driver can be loaded.
@@ -128,4 +130,10 @@ impl fmt::Display for Tried {
 fn list(tried: &[Tried]) -> String {
     let tried: Vec<String> = tried.iter().map(Tried::to_string).collect();
     tried.join(", ")
+}
+
+impl fmt::Debug for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
