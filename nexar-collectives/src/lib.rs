@@ -65,7 +65,7 @@ pub mod tune;
 
 pub use communicator::{
     Builder, Communicator, OnDevice, Rank, RawSlice, RawSliceMut, Reduction, SeedRole, Started,
-    run_local,
+    run_local, run_local_on,
 };
 pub use nexar_core::{
     Algorithm, Call, Collective, ConfigError, DataType, Element, Error, Failure, JoinError,

@@ -80,7 +80,7 @@ pub enum Error {
     /// Memory of a device cannot be reached. Nothing was sent.
     #[error("{operation}: {source}")]
     Device {
-        /// The call.
+        /// The call, or what else was to be done.
         operation: &'static str,
         /// What the device adapter says.
         source: Arc<dyn StdError + Send + Sync>,

@@ -254,3 +254,12 @@ impl fmt::Debug for DeviceError {
         fmt::Display::fmt(self, f)
     }
 }
+
+impl From<DeviceError> for nexar_core::Error {
+    fn from(error: DeviceError) -> Self {
+        nexar_core::Error::Device {
+            operation: "device memory",
+            source: Arc::new(error),
+        }
+    }
+}

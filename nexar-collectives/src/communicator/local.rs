@@ -8,7 +8,7 @@ use nexar_core::{
     transport::Transport,
     wire::MAX_WORLD_SIZE,
 };
-use nexar_device::CpuAdapter;
+use nexar_device::{CpuAdapter, DeviceAdapter};
 use nexar_quic::{AnyTransport, Backend, Config, Identity, Secret};
 use std::{net::SocketAddr, panic, sync::Arc, thread};
 
@@ -42,9 +42,50 @@ pub fn run_local<R: Send>(
     world_size: usize,
     work: impl AsyncFn(&Communicator) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    let ranks = block_on(local(world_size))?;
+    run(block_on(local(world_size))?, work)
+}
+
+/// [`run_local`] with an adapter for each rank, whose number is the world size: for tests of programs that work on the
+/// memory of devices.
+///
+/// ```
+/// use nexar_collectives::{DeviceBuffer, MemorySpace, ReduceOp, run_local_on};
+/// use nexar_device::testing::MemoryDevice;
+///
+/// // Three ranks, each with a simulated device of its own.
+/// let devices = [MemoryDevice::new(), MemoryDevice::new(), MemoryDevice::new()];
+/// run_local_on(devices, async |comm| {
+///     let (adapter, space) = (comm.device(), MemorySpace::Device(0));
+///     let mut buffer = DeviceBuffer::from_slice(adapter, space, &[1u32; 100]).await?;
+///     comm.on_device().all_reduce(&mut buffer, ReduceOp::Sum).await?;
+///     let mut sums = [0; 100];
+///     buffer.copy_to(&mut sums).await?;
+///     assert_eq!(sums, [3; 100]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), nexar_collectives::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`run_local`].
+///
+/// # Panics
+///
+/// Passes on a panic of `work`.
+pub fn run_local_on<D: DeviceAdapter, R: Send>(
+    devices: impl IntoIterator<Item = D>,
+    work: impl AsyncFn(&Communicator<AnyTransport, D>) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    run(block_on(local_on(devices.into_iter().collect()))?, work)
+}
+
+fn run<D: DeviceAdapter, R: Send>(
+    ranks: Vec<Communicator<AnyTransport, D>>,
+    work: impl AsyncFn(&Communicator<AnyTransport, D>) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let work = &work;
-    let run = |comm: Communicator| {
+    let run = |comm: Communicator<AnyTransport, D>| {
         block_on(async move {
             let output = work(&comm).await?;
             comm.shutdown().await?;
@@ -76,13 +117,26 @@ fn first_cause<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
 }
 
 pub(super) async fn local(world_size: usize) -> Result<Vec<Communicator>> {
-    if world_size == 0 || world_size > MAX_WORLD_SIZE {
-        let reason = format!("{world_size} is not a number from 1 to {MAX_WORLD_SIZE}");
-        return Err(Error::InvalidArgument {
-            operation: "local",
-            reason,
-        });
+    check(world_size)?;
+    local_on(vec![CpuAdapter; world_size]).await
+}
+
+fn check(world_size: usize) -> Result<()> {
+    if (1..=MAX_WORLD_SIZE).contains(&world_size) {
+        return Ok(());
     }
+    let reason = format!("{world_size} is not a number from 1 to {MAX_WORLD_SIZE}");
+    Err(Error::InvalidArgument {
+        operation: "local",
+        reason,
+    })
+}
+
+pub(super) async fn local_on<D: DeviceAdapter>(
+    devices: Vec<D>,
+) -> Result<Vec<Communicator<AnyTransport, D>>> {
+    let world_size = devices.len();
+    check(world_size)?;
     let refused = |e: nexar_quic::IdentityError| ConfigError::new("secret", e.to_string());
     let secret = Secret::random().map_err(refused)?;
     let transports = (0..world_size)
@@ -101,14 +155,14 @@ pub(super) async fn local(world_size: usize) -> Result<Vec<Communicator>> {
         return Ok(Vec::new());
     };
     let mut joining = Vec::new();
-    for (rank, transport) in transports.into_iter().enumerate() {
+    for (rank, (transport, device)) in transports.into_iter().zip(devices).enumerate() {
         let request = JoinRequest::new("local", world_size).with_rank(Some(rank));
         let runtime = transport.background().clone();
         let route = match rank {
             0 => SeedRoute::Here(transport),
             _ => SeedRoute::Dial(vec![(transport, seed)]),
         };
-        let join = Communicator::join(route, request, CpuAdapter);
+        let join = Communicator::join(route, request, device);
         joining.push(nexar_core::task::run_on(&runtime, join));
     }
     let mut ranks = Vec::with_capacity(world_size);

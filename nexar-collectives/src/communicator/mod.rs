@@ -18,7 +18,7 @@ mod started;
 mod tests;
 
 pub use builder::Builder;
-pub use local::run_local;
+pub use local::{run_local, run_local_on};
 pub use on_device::OnDevice;
 pub use raw::{RawSlice, RawSliceMut};
 pub use reduction::Reduction;
@@ -220,6 +220,17 @@ impl Communicator {
     /// [`Error::InvalidArgument`] for a world of 0; else as [`from_env`](Self::from_env).
     pub async fn local(world_size: usize) -> Result<Vec<Self>> {
         local::local(world_size).await
+    }
+}
+
+impl<D: DeviceAdapter> Communicator<AnyTransport, D> {
+    /// As [`Communicator::local`], with an adapter for each rank, whose number is the world size.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn local_on(devices: impl IntoIterator<Item = D>) -> Result<Vec<Self>> {
+        local::local_on(devices.into_iter().collect()).await
     }
 }
 

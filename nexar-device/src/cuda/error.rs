@@ -137,3 +137,12 @@ impl fmt::Debug for CudaError {
         fmt::Display::fmt(self, f)
     }
 }
+
+impl From<CudaError> for nexar_core::Error {
+    fn from(error: CudaError) -> Self {
+        nexar_core::Error::Device {
+            operation: "CUDA",
+            source: Arc::new(error),
+        }
+    }
+}
