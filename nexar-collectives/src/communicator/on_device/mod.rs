@@ -34,8 +34,8 @@ use std::{fmt, future::Future, sync::Arc};
 ///
 /// The data is copied to the host and back in pieces, through the [staging slots](nexar_device::Capabilities) of the
 /// adapter, and reduced there. Copies in both directions, network and reduction go on at the same time, on different
-/// pieces: a long operation takes about as long as the slowest of them alone. No memory is needed beyond the slots, with
-/// three exceptions, which go through host memory as a whole: reductions of f16 and bf16 (except minimum and maximum) and
+/// pieces: a long operation takes about as long as the slowest of them alone. No memory is needed beyond the slots and what
+/// the algorithm needs for slices, with three exceptions, which go through host memory as a whole: reductions of f16 and bf16 (except minimum and maximum) and
 /// averages of integers, where [the algorithm](crate::Algorithm) carries partial results, which is chosen for short
 /// vectors and above 16 ranks; `all_reduce_scaled` and those with a location; `all_reduce_compressed`.
 ///
