@@ -32,7 +32,7 @@ pub trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
     fn space_of(&self, address: *const u8) -> Option<MemorySpace>;
 
     /// Allocates `length` bytes in `space`, all zero, aligned for every element type. They are freed when the last that
-    /// uses the region is done with it.
+    /// uses the region is done with it, or soon after, by another thread.
     ///
     /// # Errors
     ///

@@ -62,8 +62,8 @@ pub trait Harness: Send + Sync + 'static {
         None
     }
 
-    /// Keeps the device from beginning a copy until the result is dropped. `None`, the default, where that cannot be
-    /// done: then the cases about what happens in between pass if all copies are over at once.
+    /// Keeps the device from beginning a copy until the result is dropped; the cases allocate nothing meanwhile.
+    /// `None`, the default, where that cannot be done: then the cases about what happens in between pass if all copies are over at once.
     fn pause(&self, adapter: &Self::Adapter) -> Option<Box<dyn Any + Send>> {
         let _ = adapter;
         None

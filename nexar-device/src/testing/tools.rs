@@ -147,18 +147,14 @@ impl<H: Harness> Case<H> {
         content
     }
 
-    /// Checks that as many slots as there should be are free, or will be.
+    /// Checks that as many slots as there should be are free, or will be. There may be more: an adapter may keep those
+    /// that were queues' first ones.
     pub(super) async fn check_slots(&self) {
         let mut queue = self.queue(self.allocate(1).region());
         let mut all = Vec::new();
         while all.len() < self.slots() {
             all.push(slot(&mut queue).await);
         }
-        assert!(
-            try_slot(&mut queue).await.is_none(),
-            "more than the {} slots",
-            self.slots()
-        );
     }
 }
 

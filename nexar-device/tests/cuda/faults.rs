@@ -1,11 +1,10 @@
 //! What the driver refuses becomes an error of the operation, and nothing hangs or leaks.
 
-use crate::support::{Bench, LONG, driver_error, eventually, slot, small, stub_bench};
+use crate::support::{Bench, LONG, Memory, driver_error, eventually, slot, small, stub_bench};
 use nexar_device::{DeviceAdapter, DeviceError, ExecutionQueue, MemorySpace};
 use std::{
     future::{Future, poll_fn},
-    mem::ManuallyDrop,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 const CODE: i32 = 999;
@@ -141,8 +140,9 @@ async fn an_event_that_is_not_recorded_frees_nothing_too_early() {
 #[tokio::test]
 async fn a_broken_context_fails_everything_and_hangs_nothing() {
     let bench = stub_bench(1, small);
-    // It can no longer be freed then.
-    let memory = ManuallyDrop::new(bench.memory(0, &[1; 100]));
+    // It can no longer be freed then. It stays in reach, so that it is no leak.
+    static MEMORY: OnceLock<Memory> = OnceLock::new();
+    let memory = MEMORY.get_or_init(|| bench.memory(0, &[1; 100]));
     let mut queue = bench.queue(memory.region(0, ()));
     let mut other = bench.queue(memory.region(0, ()));
     let slots = [slot(&mut queue).await, slot(&mut queue).await];

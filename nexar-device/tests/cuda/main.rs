@@ -2,6 +2,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "testing")]
+mod conformance;
 mod copies;
 mod devices;
 mod dropping;

@@ -34,19 +34,30 @@ pub(crate) fn benches(
     configure: impl Fn(CudaAdapterBuilder) -> CudaAdapterBuilder,
 ) -> Vec<Bench> {
     let mut benches = vec![stub_bench(devices, &configure)];
+    match real_bench(devices, &configure) {
+        Ok(bench) => benches.push(bench),
+        Err(reason) => println!("skipped: {reason}"),
+    }
+    benches
+}
+
+/// The real driver, or why it cannot be tested on.
+pub(crate) fn real_bench(
+    devices: u32,
+    configure: impl Fn(CudaAdapterBuilder) -> CudaAdapterBuilder,
+) -> Result<Bench, String> {
     match configure(CudaAdapter::builder()).build() {
-        Ok(adapter) if adapter.device_count() >= devices => benches.push(Bench {
+        Ok(adapter) if adapter.device_count() >= devices => Ok(Bench {
             adapter,
             raw: Arc::new(Raw::load(Path::new("libcuda.so.1"))),
             stub: None,
         }),
-        Ok(adapter) => println!(
-            "skipped: no CUDA driver with {devices} devices (it has {})",
+        Ok(adapter) => Err(format!(
+            "no CUDA driver with {devices} devices (it has {})",
             adapter.device_count()
-        ),
-        Err(error) => println!("skipped: no CUDA driver with a device ({error})"),
+        )),
+        Err(error) => Err(format!("no CUDA driver with a device ({error})")),
     }
-    benches
 }
 
 /// The stub alone, for what the real driver cannot be made to do.
@@ -308,25 +319,41 @@ impl Memory {
     }
 
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
-        let pinned = Pinned::new(&self.raw, self.device, bytes);
-        let stream = Stream::new(&self.raw, self.device);
-        stream.write(self.address + at as u64, pinned.address, bytes.len());
-        stream.wait();
+        poke(&self.raw, self.device, self.address + at as u64, bytes);
     }
 
     pub(crate) fn contents(&self) -> Vec<u8> {
-        let raw = &self.raw;
         let mut bytes = vec![0; self.len];
-        let pinned = Pinned::new(raw, self.device, &bytes);
-        let stream = Stream::new(raw, self.device);
-        raw.with(self.device, || {
-            raw.to_host(pinned.address, self.address, self.len, stream.handle());
-        });
-        stream.wait();
-        // SAFETY: the copy is done, and there are as many bytes.
-        unsafe { ptr::copy_nonoverlapping(pinned.address.cast(), bytes.as_mut_ptr(), self.len) };
+        peek(&self.raw, self.device, self.address, &mut bytes);
         bytes
     }
+}
+
+/// Writes memory of a device on a stream of its own, and waits for that.
+pub(crate) fn poke(raw: &Arc<Raw>, device: u32, address: u64, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let pinned = Pinned::new(raw, device, bytes);
+    let stream = Stream::new(raw, device);
+    stream.write(address, pinned.address, bytes.len());
+    stream.wait();
+}
+
+/// Reads memory of a device on a stream of its own.
+pub(crate) fn peek(raw: &Arc<Raw>, device: u32, address: u64, bytes: &mut [u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let len = bytes.len();
+    let pinned = Pinned::new(raw, device, bytes);
+    let stream = Stream::new(raw, device);
+    raw.with(device, || {
+        raw.to_host(pinned.address, address, len, stream.handle());
+    });
+    stream.wait();
+    // SAFETY: the copy is done, and there are as many bytes.
+    unsafe { ptr::copy_nonoverlapping(pinned.address.cast(), bytes.as_mut_ptr(), len) };
 }
 
 impl Drop for Memory {
@@ -390,6 +417,9 @@ pub(crate) struct Pinned {
     pub(crate) address: *mut c_void,
     _retained: Retained,
 }
+
+// SAFETY: it owns the memory, and the driver may be called by every thread.
+unsafe impl Send for Pinned {}
 
 impl Pinned {
     pub(crate) fn new(raw: &Arc<Raw>, device: u32, bytes: &[u8]) -> Pinned {
