@@ -48,7 +48,8 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceAdapter::allocate`]; [`DeviceError::Length`] if that are more bytes than memory can have.
+    /// Those of [`DeviceAdapter::allocate`]; [`DeviceError::Length`] if that are more bytes than memory can have, or
+    /// the adapter gives another length.
     pub fn zeroed(adapter: &D, space: MemorySpace, len: usize) -> Result<Self, DeviceError> {
         let bytes = len
             .checked_mul(size_of::<E>())
@@ -60,8 +61,20 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
                 what,
             });
         };
+        let region = adapter.allocate(space, bytes)?;
+        // An adapter is safe code, and the length is what keeps parts of the buffer in its memory.
+        if region.len() != bytes {
+            let what = format!(
+                "allocation of {bytes} bytes, as {} was asked for",
+                adapter.name()
+            );
+            return Err(DeviceError::Length {
+                bytes: region.len(),
+                what,
+            });
+        }
         Ok(DeviceBuffer {
-            region: adapter.allocate(space, bytes)?,
+            region,
             adapter: adapter.clone(),
             len,
             elements: PhantomData,

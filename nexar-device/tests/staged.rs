@@ -284,3 +284,41 @@ async fn fill_and_reduction_keep_the_order_of_copies() {
     assert!(queue.fill(10..17, 0).is_err());
     assert_eq!(device.usage().slots_in_use, 0);
 }
+
+/// An adapter whose allocations are shorter than was asked for.
+#[derive(Debug, Clone)]
+struct Stingy;
+
+impl DeviceAdapter for Stingy {
+    type Queue = std::convert::Infallible;
+
+    fn name(&self) -> &'static str {
+        "stingy"
+    }
+
+    fn capabilities(&self) -> nexar_device::Capabilities {
+        CpuAdapter.capabilities()
+    }
+
+    fn space_of(&self, address: *const u8) -> Option<MemorySpace> {
+        CpuAdapter.space_of(address)
+    }
+
+    fn allocate(&self, space: MemorySpace, length: usize) -> Result<Region, DeviceError> {
+        CpuAdapter.allocate(space, length / 4)
+    }
+
+    fn open(&self, region: Region) -> Result<Access<Self::Queue>, DeviceError> {
+        CpuAdapter.open(region)
+    }
+}
+
+/// An adapter is safe code: what it does wrong must not end in memory that is not there.
+#[test]
+fn an_allocation_that_is_too_short_is_an_error() {
+    let buffer = DeviceBuffer::<u8, _>::zeroed(&Stingy, MemorySpace::Host, 100);
+    assert!(
+        matches!(buffer, Err(DeviceError::Length { .. })),
+        "{buffer:?}"
+    );
+}
