@@ -16,7 +16,13 @@ use std::{
 /// which order, is the business of an [`ExecutionQueue`]. Clones are handles to the same adapter.
 ///
 /// `nexar_device::testing` (feature `testing`) has a conformance suite for adapters.
-pub trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
+///
+/// # Safety
+///
+/// - [`allocate`](Self::allocate) gives memory that nobody else uses, of the length asked for.
+/// - [`open`](Self::open) uses a region only through what it returns, and through copies that were enqueued there: the same
+///   memory is opened again and again, by owners that see to it that only one writes at a time.
+pub unsafe trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
     /// What copies between the device's memory and the host; [`Infallible`] where the host reaches all
     /// memory directly and no queue ever exists.
     type Queue: ExecutionQueue;

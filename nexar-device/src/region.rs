@@ -105,15 +105,15 @@ impl Region {
         self.stream = stream;
     }
 
-    /// A part of the region, which keeps all of it alive. Who calls this sees to it that the two are not
-    /// used at the same time, or overlap nowhere. `range` lies in the region.
+    /// A part of the region, which keeps all of it alive; what of `range` lies beyond the region is left out. Who calls this
+    /// sees to it that the two are not used at the same time, or overlap nowhere.
     pub(crate) fn part(&self, range: Range<usize>) -> Region {
-        debug_assert!(range.start <= range.end && range.end <= self.length);
+        let end = range.end.min(self.length);
+        let start = range.start.min(end);
+        let address = self.address.as_ptr().wrapping_add(start);
         Region {
-            // SAFETY: the range lies in the region, which lies in one allocation; of an empty region
-            // only the empty part at its start exists.
-            address: unsafe { self.address.add(range.start) },
-            length: range.len(),
+            address: NonNull::new(address).unwrap_or(NonNull::dangling()),
+            length: end - start,
             space: self.space,
             stream: self.stream,
             owner: Arc::clone(&self.owner),

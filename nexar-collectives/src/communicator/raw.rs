@@ -185,11 +185,8 @@ fn same_type(operation: &'static str, one: DataType, other: DataType) -> Result<
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     async fn run_raw(&self, request: Result<Request<'_, D::Queue>>) -> Result<()> {
         let staging = self.device.capabilities();
-        let request = Request {
-            staging,
-            ..request?
-        };
-        self.engine().run(request).await
+        let request = request.map_err(|error| self.engine().unprepared(error))?;
+        self.engine().run(Request { staging, ..request }).await
     }
 
     /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is

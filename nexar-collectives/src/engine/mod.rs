@@ -24,7 +24,7 @@ use nexar_core::{
     wire::LaneKind,
 };
 use nexar_device::{
-    ExecutionQueue, HostView,
+    DeviceError, ExecutionQueue, HostView,
     reduce::{Accumulator, parallel},
 };
 use outline::Outlined;
@@ -227,6 +227,20 @@ impl<T: Transport> Engine<T> {
             failure,
         ))
         .into()
+    }
+
+    /// What there is to be said where a call could not be prepared. If a device is broken, the other ranks are told: they
+    /// would wait for this one, which can hardly do better next time. What is wrong with arguments stays between this
+    /// rank and its caller.
+    pub(crate) fn unprepared(&self, error: Error) -> Error {
+        if let Error::Device { operation, source } = &error
+            && let Some(DeviceError::Backend { .. }) = source.downcast_ref()
+        {
+            let failure = self.group.fail(self.local(source));
+            let (id, rank) = (self.group.id(), self.group.rank());
+            return Box::new(OperationError::new(operation, None, id, rank, failure)).into();
+        }
+        error
     }
 
     async fn execute<Q: ExecutionQueue>(

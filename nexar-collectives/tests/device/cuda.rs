@@ -10,7 +10,7 @@ use super::{
 };
 use crate::common::{memory_world_with, on_all, share};
 use nexar_collectives::{
-    DeviceBuffer, MemorySpace, ReduceOp, Region, TimeLimits,
+    DeviceBuffer, Failure, MemorySpace, ReduceOp, Region, TimeLimits,
     cuda::{CudaAdapter, CudaAdapterBuilder, CudaBuffer},
 };
 use std::sync::Arc;
@@ -194,5 +194,49 @@ async fn memory_of_another_library() {
         support::eventually("the owner is dropped", || Arc::strong_count(&owner) == 1);
         drop((ranks, memory, adapters));
         bench.finish();
+    }
+}
+
+/// A device that is broken when an operation is called: the other rank learns of it, too.
+#[tokio::test]
+async fn a_driver_that_fails_at_the_call_fails_it_on_all_ranks() {
+    for form in 0..3 {
+        let benches = [stub_bench(1, small), stub_bench(1, small)];
+        let adapters = benches.each_ref().map(|bench| bench.adapter.clone());
+        let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
+        let space = MemorySpace::Device(0);
+        let mut buffers = Vec::new();
+        for adapter in &adapters {
+            buffers.push(
+                CudaBuffer::from_slice(adapter, space, &[1.0f32; 99])
+                    .await
+                    .unwrap(),
+            );
+        }
+        let stub = benches[1].stub.as_ref().unwrap();
+        stub.fail("cuEventRecord", 1, 999);
+        let mut pairs = ranks
+            .iter()
+            .zip(buffers)
+            .map(|(comm, mut buffer)| async move {
+                let device = comm.on_device();
+                match form {
+                    0 => device.all_reduce(&mut buffer, ReduceOp::Sum).await,
+                    1 => device
+                        .start_all_reduce(buffer, ReduceOp::Sum)
+                        .await
+                        .map(drop),
+                    _ => device.all_reduce_scaled(&mut buffer, 2.0).await,
+                }
+            });
+        let (first, second) = (pairs.next().unwrap(), pairs.next().unwrap());
+        let (first, second) = tokio::join!(first, second);
+        for result in [first, second] {
+            let error = result.unwrap_err();
+            let Some(Failure::Aborted { rank: 1, reason }) = error.failure() else {
+                panic!("form {form}: {error}");
+            };
+            assert!(reason.contains("cuEventRecord"), "{reason}");
+        }
     }
 }

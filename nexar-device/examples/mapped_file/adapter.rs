@@ -79,7 +79,9 @@ fn unreachable(what: String, space: MemorySpace) -> DeviceError {
     }
 }
 
-impl DeviceAdapter for MappedFiles {
+// SAFETY: every allocation is a part of a file of its own; a region is only in the queue that `open` returns, and in the
+// copies that it has enqueued.
+unsafe impl DeviceAdapter for MappedFiles {
     type Queue = FileQueue;
 
     fn name(&self) -> &'static str {

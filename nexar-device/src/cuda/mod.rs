@@ -365,7 +365,9 @@ impl CudaAdapter {
     }
 }
 
-impl DeviceAdapter for CudaAdapter {
+// SAFETY: the driver gives memory that nobody else uses; a region is only in what `open` returns and in copies that are
+// enqueued there.
+unsafe impl DeviceAdapter for CudaAdapter {
     type Queue = CudaQueue;
 
     fn name(&self) -> &'static str {

@@ -3,7 +3,7 @@
 use crate::support::{Bench, Memory, benches, eventually, slot, small, stub_bench};
 use nexar_device::{
     DeviceAdapter, ExecutionQueue,
-    cuda::{CudaQueue, CudaSlot},
+    cuda::{CudaQueue, CudaSlot, CudaTransfer},
 };
 use std::{
     sync::{
@@ -66,12 +66,13 @@ async fn the_first_slot_of_a_queue_is_there_at_once() {
         if bench.stub.is_some() {
             assert_eq!(bench.counter("live_pinned"), 5);
         }
-        drop((taken, first));
+        // Those that wait keep their places while they exist.
+        drop((taken, first, a, b));
         let again: Vec<_> = [slot(&mut c).await, slot(&mut c).await, slot(&mut c).await].into();
         if bench.stub.is_some() {
             assert_eq!(bench.counter("live_pinned"), 5);
         }
-        drop((a, b, c, again, memory));
+        drop((c, again, memory));
         bench.finish();
     }
 }
@@ -169,11 +170,18 @@ async fn queues_never_wait_for_each_other() {
         // The last copies are dropped while they run.
         let mut queue = bench.queue(memory.region(0, Arc::clone(&memory)));
         async move {
+            let none = Arc::default();
             for _ in 0..5 {
-                let mut held = Vec::new();
+                let mut held: Vec<CudaTransfer> = Vec::new();
                 for piece in 0..3 {
-                    // Holding some while it waits for more is what every operation does.
-                    let slot = slot(&mut queue).await;
+                    // Holding some, it takes one more or gives one up; it waits only while it holds none.
+                    let slot = loop {
+                        match poll(&mut queue, &none) {
+                            Some(slot) => break slot,
+                            None if held.is_empty() => break slot(&mut queue).await,
+                            None => drop(held.remove(0).await.unwrap()),
+                        }
+                    };
                     held.push(queue.copy_out(piece * 64..piece * 64 + 64, slot, 0));
                     if held.len() == 2 {
                         drop(held.remove(0).await.unwrap());
@@ -204,4 +212,23 @@ async fn all(work: Vec<impl Future<Output = ()>>) {
         }
     })
     .await;
+}
+
+/// However often queues come and go, there are no more slots than configured and one for each that is open.
+#[tokio::test]
+async fn queues_one_after_the_other_do_not_add_up_to_more_slots() {
+    let bench = stub_bench(1, |builder| builder.slot_len(64).slots(1));
+    let (memory, [mut long]) = queues(&bench);
+    let none = Arc::default();
+    let mut taken = vec![slot(&mut long).await];
+    for _ in 0..10 {
+        let mut short = bench.queue(memory.region(0, ()));
+        drop(slot(&mut short).await);
+        drop(short);
+        taken.extend(poll(&mut long, &none));
+    }
+    assert!(taken.len() <= 2, "{} slots of one queue", taken.len());
+    assert!(bench.counter("live_pinned") <= 2);
+    drop((long, taken, memory));
+    bench.finish();
 }

@@ -21,8 +21,9 @@ use std::{fmt, future::Future, sync::Arc};
 ///
 /// Each method is the one of the same name of [`Communicator`], with [`DeviceBuffer`]s in the place of slices: the same
 /// meaning, order, errors and cancel safety, and the same call to the other ranks, which may have their data in
-/// host memory. In addition, it fails with [`Error::Device`] if a buffer cannot be reached, before anything is sent; a
-/// device that fails later aborts the operation on all ranks.
+/// host memory. In addition, it fails with [`Error::Device`] if a buffer is not where the adapter reaches it, before anything
+/// is sent. A device that fails, then or later, fails the operation on this rank and on all that have not done it yet, and
+/// the next one on the others.
 ///
 /// # Streams
 ///
@@ -34,10 +35,13 @@ use std::{fmt, future::Future, sync::Arc};
 ///
 /// The data is copied to the host and back in pieces, through the [staging slots](nexar_device::Capabilities) of the
 /// adapter, and reduced there. Copies in both directions, network and reduction go on at the same time, on different
-/// pieces: a long operation takes about as long as the slowest of them alone. No memory is needed beyond the slots and what
-/// the algorithm needs for slices, with three exceptions, which go through host memory as a whole: reductions of f16 and bf16 (except minimum and maximum) and
+/// pieces: a long operation takes about as long as the slowest of them alone. Beyond the slots it needs the host memory that
+/// the algorithm needs for slices, if any: some scans, and what is chosen for short data. Three exceptions go
+/// through host memory as a whole: reductions of f16 and bf16 (except minimum and maximum) and
 /// averages of integers, where [the algorithm](crate::Algorithm) carries partial results, which is chosen for short
 /// vectors and above 16 ranks; `all_reduce_scaled` and those with a location; `all_reduce_compressed`.
+///
+/// Forms with `_into` want input and output in the same kind of memory: both in that of devices, or both in the host's.
 ///
 /// # Example
 ///
@@ -130,11 +134,8 @@ fn output<E: Element, D: DeviceAdapter>(
 impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     async fn run(self, request: Result<Request<'_, D::Queue>>) -> Result<()> {
         let staging = self.comm.device.capabilities();
-        let request = Request {
-            staging,
-            ..request?
-        };
-        self.comm.engine().run(request).await
+        let request = request.map_err(|error| self.comm.engine().unprepared(error))?;
+        self.comm.engine().run(Request { staging, ..request }).await
     }
 }
 

@@ -20,11 +20,10 @@ impl<T: Transport, D: DeviceAdapter> OnDevice<'_, T, D> {
         let staging = self.comm.device.capabilities();
         self.comm
             .start(collective, move |shared, mut turn| async move {
-                let request = Request {
-                    staging,
-                    ..request?
-                };
-                shared.engine.run_in(&mut turn, request).await?;
+                let engine = &shared.engine;
+                let request = request.map_err(|error| engine.unprepared(error))?;
+                let request = Request { staging, ..request };
+                engine.run_in(&mut turn, request).await?;
                 Ok(buffers)
             })
     }

@@ -63,6 +63,7 @@ impl<'e, T: Transport> Whole<'e, T> {
 
     /// What is wrong with arguments is found before anything is sent, on this rank alone.
     fn unless_refused<R>(&mut self, result: Result<R>) -> Result<R> {
+        let result = result.map_err(|error| self.engine.unprepared(error));
         self.done |= matches!(
             result,
             Err(Error::InvalidArgument { .. } | Error::Unsupported(_) | Error::Device { .. })
@@ -168,7 +169,8 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     {
         let target = output("all_reduce_scaled", data);
         async move {
-            let (elements, target) = (reduced(E::DATA_TYPE, ReduceOp::Sum)?, target?);
+            let elements = reduced(E::DATA_TYPE, ReduceOp::Sum)?;
+            let target = self.prepared(target)?;
             let mut call = self.whole(Collective::AllReduce).await;
             let (mut place, mut host) = (call.open(target.bytes)?, Vec::new());
             call.fetch(&mut place, target.len, &mut host).await?;
@@ -237,7 +239,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
                 );
                 return Err(crate::communicator::requests::invalid(kind, reason));
             }
-            let (values, locations) = targets?;
+            let (values, locations) = self.prepared(targets)?;
             let mut call = self.whole(kind).await;
             let (mut value_place, mut location_place) =
                 (call.open(values.bytes)?, call.open(locations.bytes)?);
@@ -271,7 +273,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     {
         let target = output(compression::LABEL.name(), data);
         async move {
-            let target = target?;
+            let target = self.prepared(target)?;
             let call = self.whole(compression::LABEL).await;
             compressed(call, target, op, compression).await
         }
@@ -312,7 +314,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     {
         let targets = outputs(buffers);
         async move {
-            let targets = targets?;
+            let targets = self.prepared(targets)?;
             let call = self.whole(Collective::AllReduceMany).await;
             many::<T, E, D::Queue>(call, targets, op).await
         }
@@ -334,6 +336,10 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
             many::<T, E, D::Queue>(call, targets, op).await?;
             Ok(buffers)
         })
+    }
+
+    fn prepared<R>(self, result: Result<R>) -> Result<R> {
+        result.map_err(|error| self.comm.engine().unprepared(error))
     }
 
     async fn whole(self, collective: Collective) -> Whole<'c, T> {

@@ -264,7 +264,9 @@ impl fmt::Debug for MemoryDevice {
     }
 }
 
-impl DeviceAdapter for MemoryDevice {
+// SAFETY: every allocation is one of its own; a region is only in what `open` returns and in copies that are enqueued
+// there.
+unsafe impl DeviceAdapter for MemoryDevice {
     type Queue = MemoryQueue;
 
     fn name(&self) -> &'static str {
