@@ -54,7 +54,7 @@ pub use nexar_core::task::block_on;
 ///
 /// Its methods have the arguments, results and errors of those of the same names there. What is not here is reached
 /// by [`as_async`](Self::as_async): `comm.as_async().start_all_reduce(data, op).wait_blocking()`, say, or with
-/// [`block_on`].
+/// [`block_on`], as for device memory: `block_on(comm.as_async().on_device().all_reduce(&mut buffer, op))`.
 #[derive(Debug)]
 pub struct Communicator<T: Transport = AnyTransport, D: DeviceAdapter = CpuAdapter> {
     inner: crate::Communicator<T, D>,
@@ -87,13 +87,13 @@ impl Communicator {
     }
 }
 
-impl Builder {
+impl<D: DeviceAdapter> Builder<D> {
     /// [`join`](Self::join), for programs without async.
     ///
     /// # Errors
     ///
     /// Those of [`join`](Self::join).
-    pub fn join_blocking(self) -> Result<Communicator> {
+    pub fn join_blocking(self) -> Result<Communicator<AnyTransport, D>> {
         block_on(self.join()).map(Communicator::from)
     }
 }

@@ -77,5 +77,7 @@ pub use nexar_core::{
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use nexar_device::cuda;
-pub use nexar_device::{CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, MemorySpace, Region};
+pub use nexar_device::{
+    Capabilities, CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, MemorySpace, Region,
+};
 pub use nexar_quic::{AnyTransport, Backend, Identity, IdentityError, Secret};

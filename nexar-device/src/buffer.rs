@@ -175,8 +175,8 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
         &self.adapter
     }
 
-    /// The first `mid` elements and the others, without a copy; the buffer itself if it has fewer. Each part keeps
-    /// the memory alive.
+    /// The first `mid` elements and the others, without a copy. Each part keeps the memory alive; [`join`](Self::join) puts
+    /// them together again.
     ///
     /// # Errors
     ///
@@ -192,6 +192,33 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
             elements: PhantomData,
         };
         Ok((part(0, mid), part(mid, self.len)))
+    }
+
+    /// Puts two buffers together that one was [split](Self::split_at) into, without a copy. The stream is that of this one.
+    ///
+    /// # Errors
+    ///
+    /// The buffers, if they are not parts of one, or `other` does not begin where this one ends.
+    ///
+    /// ```
+    /// # use nexar_device::{CpuAdapter, DeviceBuffer, MemorySpace};
+    /// let buffer = DeviceBuffer::<u8, _>::zeroed(&CpuAdapter, MemorySpace::Host, 10)?;
+    /// let (bucket, rest) = buffer.split_at(3).expect("it has 10 elements");
+    /// // ... something with each of them ...
+    /// let buffer = bucket.join(rest).expect("they are neighbours");
+    /// assert_eq!(buffer.len(), 10);
+    /// # Ok::<(), nexar_device::DeviceError>(())
+    /// ```
+    pub fn join(self, other: Self) -> Result<Self, (Self, Self)> {
+        let Some(region) = self.region.join(&other.region) else {
+            return Err((self, other));
+        };
+        Ok(DeviceBuffer {
+            adapter: self.adapter,
+            region,
+            len: self.len + other.len,
+            elements: PhantomData,
+        })
     }
 
     /// Opens the way to the elements; see [`DeviceAdapter::open`]. For those who write operations on buffers.
@@ -327,7 +354,7 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
             return Ok(());
         }
         let what = format!(
-            "{} elements of {}, as the buffer has",
+            "slice of {} elements of {}, as the buffer has",
             self.len,
             E::DATA_TYPE
         );

@@ -48,12 +48,12 @@ impl Region {
     ///
     /// `stream` is the device stream in whose order the memory is written, as the number of its handle;
     /// 0 for host memory, and for the default stream of a device. `keep_alive` is dropped once nothing
-    /// reads or writes the region any more; pass the owner of the memory, or `()` where something else
+    /// reads or writes the region any more, on any thread; pass the owner of the memory, or `()` where something else
     /// keeps it alive as long.
     ///
     /// # Safety
     ///
-    /// Until `keep_alive` is dropped:
+    /// Until `keep_alive` is dropped (a [`DeviceBuffer`](crate::DeviceBuffer::from_region) of the region asks for less):
     ///
     /// - the region lies in one live allocation of `space`, as the adapter that it is given to numbers
     ///   spaces, and its bytes are initialised;
@@ -118,6 +118,21 @@ impl Region {
             stream: self.stream,
             owner: Arc::clone(&self.owner),
         }
+    }
+
+    /// Both as one region, if they are parts of one and the other begins where this ends.
+    pub(crate) fn join(&self, other: &Region) -> Option<Region> {
+        let adjoin = self.address.as_ptr().wrapping_add(self.length) == other.address.as_ptr();
+        if !adjoin || !Arc::ptr_eq(&self.owner, &other.owner) || self.space != other.space {
+            return None;
+        }
+        Some(Region {
+            address: self.address,
+            length: self.length + other.length,
+            space: self.space,
+            stream: self.stream,
+            owner: Arc::clone(&self.owner),
+        })
     }
 
     /// The region as bytes that the host may read and write.

@@ -120,7 +120,11 @@ impl RawSliceMut {
             // SAFETY: as above.
             _ => match unsafe { self.open(operation, device, length)? } {
                 Access::Host(view) => Target::View(view),
-                Access::Staged(queue) => Target::Staged { queue, from: None },
+                Access::Staged(queue) => Target::Staged {
+                    queue,
+                    from: None,
+                    staging: device.capabilities(),
+                },
             },
         };
         Ok(Output { bytes, len })
@@ -161,7 +165,10 @@ impl RawSlice {
                 // SAFETY: as above; the region is only read.
                 match unsafe { region.open(operation, device, length)? } {
                     Access::Host(view) => Source::View(view),
-                    Access::Staged(queue) => Source::Staged(queue),
+                    Access::Staged(queue) => Source::Staged {
+                        queue,
+                        staging: device.capabilities(),
+                    },
                 }
             }
         };
@@ -184,9 +191,8 @@ fn same_type(operation: &'static str, one: DataType, other: DataType) -> Result<
 /// memory an owner with [`Region::from_raw`], and use the operations on buffers.
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     async fn run_raw(&self, request: Result<Request<'_, D::Queue>>) -> Result<()> {
-        let staging = self.device.capabilities();
         let request = request.map_err(|error| self.engine().unprepared(error))?;
-        self.engine().run(Request { staging, ..request }).await
+        self.engine().run(request).await
     }
 
     /// Replaces the data on every rank by that of `root`, as [`broadcast`](Self::broadcast) does, in memory that is

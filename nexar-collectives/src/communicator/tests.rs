@@ -12,7 +12,6 @@ use nexar_core::{
         memory::{MemoryNetwork, MemoryTransport},
     },
 };
-use nexar_device::Capabilities;
 use std::{convert::Infallible, net::SocketAddr};
 use tokio::task::JoinSet;
 
@@ -51,7 +50,6 @@ fn chosen(rank: &MemoryCommunicator) -> Plan {
         exchanges: None,
         input: Source::none(),
         output: Target::none(),
-        staging: Capabilities::default(),
     })
 }
 

@@ -298,21 +298,24 @@ impl<T: Transport> Engine<T> {
         output_view: &'a mut Option<HostView>,
     ) -> Result<Memory<'a, Q>, Failure> {
         let element = request.elements.size();
-        let staging = &request.staging;
-        let both = matches!(request.input, Source::Staged(_))
+        let both = matches!(request.input, Source::Staged { .. })
             && matches!(request.output, Target::Staged { .. });
-        let staged = |queue, from| {
-            Staged::new(queue, from, staging, element, both).map_err(|error| self.local(error))
+        let staged = |queue, from, staging| {
+            Staged::new(queue, from, &staging, element, both).map_err(|error| self.local(error))
         };
         let input = match request.input {
             Source::Host(bytes) => Readable::Host(bytes),
             Source::View(view) => Readable::Host((*input_view.insert(view)).as_ref()),
-            Source::Staged(queue) => Readable::Staged(staged(queue, None)?),
+            Source::Staged { queue, staging } => Readable::Staged(staged(queue, None, staging)?),
         };
         let output = match request.output {
             Target::Host(bytes) => Writable::Host(bytes),
             Target::View(view) => Writable::Host(output_view.insert(view).as_mut()),
-            Target::Staged { queue, from } => Writable::Staged(staged(queue, from)?),
+            Target::Staged {
+                queue,
+                from,
+                staging,
+            } => Writable::Staged(staged(queue, from, staging)?),
         };
         Ok(Memory::new(
             input,

@@ -72,7 +72,11 @@ pub(crate) enum Source<'a, Q = Infallible> {
     /// Memory that the host reaches, given by its address.
     View(HostView),
     /// Memory that is copied piece by piece.
-    Staged(Q),
+    Staged {
+        queue: Q,
+        /// What its adapter can do.
+        staging: Capabilities,
+    },
 }
 
 /// What an operation writes.
@@ -87,6 +91,8 @@ pub(crate) enum Target<'a, Q = Infallible> {
         queue: Q,
         /// What the memory is to hold at the start; what it holds already, if none.
         from: Option<Q>,
+        /// What its adapter can do.
+        staging: Capabilities,
     },
 }
 
@@ -114,8 +120,6 @@ pub(crate) struct Request<'a, Q = Infallible> {
     pub(crate) exchanges: Option<Exchanges>,
     pub(crate) input: Source<'a, Q>,
     pub(crate) output: Target<'a, Q>,
-    /// What the adapter of staged buffers can do.
-    pub(crate) staging: Capabilities,
 }
 
 impl<Q> Request<'_, Q> {

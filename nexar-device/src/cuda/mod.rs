@@ -73,8 +73,8 @@
 //! ```
 //!
 //! - **candle**: `storage_and_layout` of a contiguous tensor gives the storage, `as_cuda_slice` the slice, and
-//!   `device_ptr` the pointer; add the layout's start offset. The stream is that of the `CudaDevice`: its `cu_stream()`
-//!   as a number, which may be 2, the default stream of the calling thread. The tensor is what keeps the memory alive.
+//!   `device_ptr` the pointer; add the layout's start offset, which counts elements. The stream is that of the
+//!   `CudaDevice`: the `cu_stream()` of its `cuda_stream()` as a number, which may be 2, the default stream of the calling thread. The tensor is what keeps the memory alive.
 //!   What an operation writes shows in the tensor, and in all that share its storage.
 //! - **burn**, with cubecl's CUDA runtime: `get_resource` of the client gives the pointer and the length of a
 //!   binding. Its stream is not public: synchronise the client first, and pass 0.

@@ -23,7 +23,8 @@ use std::{fmt, future::Future, sync::Arc};
 /// meaning, order, errors and cancel safety, and the same call to the other ranks, which may have their data in
 /// host memory. In addition, it fails with [`Error::Device`] if a buffer is not where the adapter reaches it, before anything
 /// is sent. A device that fails, then or later, fails the operation on this rank and on all that have not done it yet, and
-/// the next one on the others.
+/// the next one on the others; on this rank, too, the error is then an [`Error::Operation`] that has the device's message
+/// as text. What was passed to an operation that is started is lost with its error, the buffers with their memory.
 ///
 /// # Streams
 ///
@@ -33,7 +34,7 @@ use std::{fmt, future::Future, sync::Arc};
 ///
 /// # Cost
 ///
-/// The data is copied to the host and back in pieces, through the [staging slots](nexar_device::Capabilities) of the
+/// The data is copied to the host and back in pieces, through the [staging slots](crate::Capabilities) of the
 /// adapter, and reduced there. Copies in both directions, network and reduction go on at the same time, on different
 /// pieces: a long operation takes about as long as the slowest of them alone. Beyond the slots it needs the host memory that
 /// the algorithm needs for slices, if any: some scans, and what is chosen for short data. Three exceptions go
@@ -110,7 +111,10 @@ fn input<E: Element, D: DeviceAdapter>(
     let access = unsafe { buffer.open() };
     let bytes = match access.map_err(|error| unreachable(operation, error))? {
         Access::Host(view) => Source::View(view),
-        Access::Staged(queue) => Source::Staged(queue),
+        Access::Staged(queue) => Source::Staged {
+            queue,
+            staging: buffer.adapter().capabilities(),
+        },
     };
     let len = buffer.len();
     Ok(Input { bytes, len })
@@ -125,7 +129,11 @@ fn output<E: Element, D: DeviceAdapter>(
     let access = unsafe { buffer.open() };
     let bytes = match access.map_err(|error| unreachable(operation, error))? {
         Access::Host(view) => Target::View(view),
-        Access::Staged(queue) => Target::Staged { queue, from: None },
+        Access::Staged(queue) => Target::Staged {
+            queue,
+            from: None,
+            staging: buffer.adapter().capabilities(),
+        },
     };
     let len = buffer.len();
     Ok(Output { bytes, len })
@@ -133,9 +141,9 @@ fn output<E: Element, D: DeviceAdapter>(
 
 impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     async fn run(self, request: Result<Request<'_, D::Queue>>) -> Result<()> {
-        let staging = self.comm.device.capabilities();
-        let request = request.map_err(|error| self.comm.engine().unprepared(error))?;
-        self.comm.engine().run(Request { staging, ..request }).await
+        let engine = self.comm.engine();
+        let request = request.map_err(|error| engine.unprepared(error))?;
+        engine.run(request).await
     }
 }
 

@@ -17,12 +17,10 @@ impl<T: Transport, D: DeviceAdapter> OnDevice<'_, T, D> {
         request: Result<Request<'static, D::Queue>>,
         buffers: O,
     ) -> Started<O> {
-        let staging = self.comm.device.capabilities();
         self.comm
             .start(collective, move |shared, mut turn| async move {
                 let engine = &shared.engine;
                 let request = request.map_err(|error| engine.unprepared(error))?;
-                let request = Request { staging, ..request };
                 engine.run_in(&mut turn, request).await?;
                 Ok(buffers)
             })

@@ -17,7 +17,7 @@ use nexar_core::{
     Collective, DataType, Element, Error, Failure, ReduceOp, Result, transport::Transport,
 };
 use nexar_device::{
-    Capabilities, DeviceAdapter, DeviceBuffer, ExecutionQueue,
+    DeviceAdapter, DeviceBuffer, ExecutionQueue,
     reduce::{ReduceError, copy_bool},
 };
 use std::future::Future;
@@ -28,7 +28,6 @@ struct Whole<'e, T: Transport> {
     engine: &'e Engine<T>,
     turn: Turn<T>,
     collective: Collective,
-    staging: Capabilities,
     done: bool,
 }
 
@@ -42,17 +41,11 @@ impl<T: Transport> Drop for Whole<'_, T> {
 }
 
 impl<'e, T: Transport> Whole<'e, T> {
-    fn new(
-        engine: &'e Engine<T>,
-        turn: Turn<T>,
-        collective: Collective,
-        staging: Capabilities,
-    ) -> Self {
+    fn new(engine: &'e Engine<T>, turn: Turn<T>, collective: Collective) -> Self {
         Whole {
             engine,
             turn,
             collective,
-            staging,
             done: false,
         }
     }
@@ -86,8 +79,12 @@ impl<'e, T: Transport> Whole<'e, T> {
         Ok(match target {
             Target::Host(_) => Place::Nowhere,
             Target::View(view) => Place::View(view),
-            Target::Staged { queue, from } => {
-                let staged = Staged::new(queue, from, &self.staging, 1, false);
+            Target::Staged {
+                queue,
+                from,
+                staging,
+            } => {
+                let staged = Staged::new(queue, from, &staging, 1, false);
                 Place::Staged(staged.map_err(|error| self.broken(error.to_string()))?)
             }
         })
@@ -288,10 +285,9 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
         mut compression: Compression<C>,
     ) -> Started<(DeviceBuffer<f32, D>, Compression<C>)> {
         let target = output(compression::LABEL.name(), &mut data);
-        let staging = self.comm.device.capabilities();
         self.comm
             .start(compression::LABEL, move |shared, turn| async move {
-                let mut call = Whole::new(&shared.engine, turn, compression::LABEL, staging);
+                let mut call = Whole::new(&shared.engine, turn, compression::LABEL);
                 let target = call.unless_refused(target)?;
                 compressed(call, target, op, &mut compression).await?;
                 Ok((data, compression))
@@ -328,10 +324,9 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
         op: ReduceOp,
     ) -> Started<Vec<DeviceBuffer<E, D>>> {
         let targets = outputs(&mut buffers);
-        let staging = self.comm.device.capabilities();
         let collective = Collective::AllReduceMany;
         self.comm.start(collective, move |shared, turn| async move {
-            let mut call = Whole::new(&shared.engine, turn, collective, staging);
+            let mut call = Whole::new(&shared.engine, turn, collective);
             let targets = call.unless_refused(targets)?;
             many::<T, E, D::Queue>(call, targets, op).await?;
             Ok(buffers)
@@ -345,7 +340,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     async fn whole(self, collective: Collective) -> Whole<'c, T> {
         let engine = self.comm.engine();
         let turn = engine.turn().await;
-        Whole::new(engine, turn, collective, self.comm.device.capabilities())
+        Whole::new(engine, turn, collective)
     }
 }
 
@@ -392,7 +387,6 @@ async fn many<T: Transport, E: Element, Q: ExecutionQueue>(
             let request = Request {
                 collective: call.collective,
                 digest: layout,
-                staging: call.staging,
                 ..engine.place().all_reduce(elements, alone)
             };
             engine.run_in(&mut call.turn, request).await?;

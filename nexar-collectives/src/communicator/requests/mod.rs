@@ -10,7 +10,6 @@ use crate::{
     schedule::{Operation, Parts},
 };
 use nexar_core::{Collective, DataType, Element, Error, ReduceOp, Result};
-use nexar_device::Capabilities;
 use std::convert::Infallible;
 
 /// The place of a rank in its communicator.
@@ -97,7 +96,6 @@ fn request<'a, Q>(
         exchanges: None,
         input,
         output,
-        staging: Capabilities::default(),
     }
 }
 

@@ -156,7 +156,7 @@ fn only_read<'a, Q>(data: Target<'a, Q>) -> Source<'a, Q> {
     match data {
         Target::Host(bytes) => Source::Host(bytes),
         Target::View(view) => Source::View(view),
-        Target::Staged { queue, .. } => Source::Staged(queue),
+        Target::Staged { queue, staging, .. } => Source::Staged { queue, staging },
     }
 }
 
@@ -198,7 +198,7 @@ fn copy<'a, Q>(
     let source = match &input.bytes {
         Source::Host(bytes) => bytes,
         Source::View(view) => view.as_ref(),
-        Source::Staged(_) => &[],
+        Source::Staged { .. } => &[],
     };
     match &mut output.bytes {
         Target::Host(bytes) if bytes.len() == source.len() => bytes.copy_from_slice(source),
@@ -206,7 +206,7 @@ fn copy<'a, Q>(
             view.as_mut().copy_from_slice(source);
         }
         Target::Staged { from, .. } => match input.bytes {
-            Source::Staged(queue) => *from = Some(queue),
+            Source::Staged { queue, .. } => *from = Some(queue),
             Source::Host(_) | Source::View(_) if input.len == 0 => {}
             Source::Host(_) | Source::View(_) => return Err(apart(collective)),
         },
