@@ -113,9 +113,9 @@ impl SlotPool {
         }))
     }
 
-    /// Slots that are there for the queues that wait. Those beyond the limit are for queues that have none.
+    /// Slots that are there for the queues that wait.
     fn available(&self, state: &State) -> usize {
-        self.limit.saturating_sub(state.total - state.free.len())
+        state.free.len() + self.limit.saturating_sub(state.total)
     }
 
     fn allocate(&self) -> Result<Pinned, CudaError> {
