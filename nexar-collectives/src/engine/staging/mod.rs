@@ -351,11 +351,16 @@ impl<Q: ExecutionQueue> Staged<Q> {
                     return Poll::Pending;
                 }
                 State::Away => {
-                    let Poll::Ready(slot) = self.queue.poll_slot(cx) else {
-                        self.make_room();
-                        return Poll::Pending;
+                    // A slot that is given up may go to another queue, which wakes nobody here: give up all that
+                    // are idle, since a queue without a slot gets one.
+                    let slot = loop {
+                        match self.queue.poll_slot(cx) {
+                            Poll::Ready(slot) => break slot?,
+                            Poll::Pending if self.make_room() => {}
+                            Poll::Pending => return Poll::Pending,
+                        }
                     };
-                    let slot = slot?;
+                    let page = &mut self.pages[at as usize];
                     self.held.push(at);
                     if blind {
                         page.used = false;
@@ -374,20 +379,22 @@ impl<Q: ExecutionQueue> Staged<Q> {
     }
 
     /// Takes the slot of another page, unless one is about to become free: of the one that was loaded first among those
-    /// that were used; else of the one that will be needed last.
-    fn make_room(&mut self) {
+    /// that were used; else of the one that will be needed last. Whether it has left, so that another may follow.
+    fn make_room(&mut self) -> bool {
         let state = |at: u32| &self.pages[at as usize];
         let leaving =
             |at: &u32| matches!(state(*at).state, State::Storing { leaves, .. } if leaves);
         if self.held.iter().any(leaving) {
-            return;
+            return false;
         }
         let idle = |at: &u32| matches!(state(*at).state, State::Here(_)) && !state(*at).wanted;
         let mut candidates = self.held.iter().copied().filter(idle);
         let used = candidates.clone().find(|at| state(*at).used);
-        if let Some(victim) = used.or_else(|| candidates.next_back()) {
-            self.leave(victim);
-        }
+        let Some(victim) = used.or_else(|| candidates.next_back()) else {
+            return false;
+        };
+        self.leave(victim);
+        matches!(self.pages[victim as usize].state, State::Away)
     }
 
     /// Bytes that are at hand.

@@ -14,6 +14,8 @@ const SLOT: usize = 16;
 struct Device {
     regions: Vec<Vec<u8>>,
     free: usize,
+    /// Slots that others wait for: so many of those that become free are theirs.
+    owed: usize,
     /// Copies that were enqueued, by number; those that were carried out are gone.
     under_way: Vec<(usize, Copy)>,
     enqueued: usize,
@@ -68,7 +70,11 @@ impl AsMut<[u8]> for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.device.lock().unwrap().free += 1;
+        let mut device = self.device.lock().unwrap();
+        match device.owed {
+            0 => device.free += 1,
+            _ => device.owed -= 1,
+        }
     }
 }
 
@@ -315,6 +321,53 @@ fn no_page_moves_twice_where_few_are_needed_at_a_time() {
         assert!(device.stored <= 1000);
         assert_eq!(device.regions[0], model);
     }
+}
+
+/// A slot that is given up may go to others. Whoever waits gives up all that it can: a queue without a slot gets one, and
+/// nobody else would wake it.
+#[test]
+fn a_page_that_is_wanted_takes_the_slots_of_all_that_are_idle() {
+    let on = device(vec![(0..48).collect()], 2);
+    let queue = Queue(Arc::clone(&on), 0);
+    let mut staged = Staged::new(queue, None, &capabilities(2), 1, false).unwrap();
+    let pages: Vec<Range<usize>> = (0..3).map(|page| page * SLOT..(page + 1) * SLOT).collect();
+    for page in pages.iter().chain(&pages) {
+        staged.plan(page.clone(), Need::Read);
+    }
+    staged.planned();
+    let mut cx = Context::from_waker(Waker::noop());
+    for page in &pages[..2] {
+        assert!(
+            staged
+                .poll_at_hand(&mut cx, page.clone(), Need::Read)
+                .is_pending()
+        );
+        on.lock().unwrap().carry_out(0);
+        assert!(
+            staged
+                .poll_at_hand(&mut cx, page.clone(), Need::Read)
+                .is_pending()
+        );
+        staged.poll(&mut cx).unwrap();
+        assert!(
+            staged
+                .poll_at_hand(&mut cx, page.clone(), Need::Read)
+                .is_ready()
+        );
+        staged.done_with(page.clone());
+    }
+    on.lock().unwrap().owed = 1;
+    assert!(
+        staged
+            .poll_at_hand(&mut cx, pages[2].clone(), Need::Read)
+            .is_pending()
+    );
+    let loads: Vec<_> = {
+        let device = on.lock().unwrap();
+        let ranges = device.under_way.iter().map(|(_, copy)| copy.range.clone());
+        ranges.collect()
+    };
+    assert_eq!(loads, [pages[2].clone()]);
 }
 
 #[test]
