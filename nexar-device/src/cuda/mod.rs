@@ -109,8 +109,8 @@
 //!
 //! Each device has [`slots`](CudaAdapterBuilder::slots) pinned slots, allocated when they are first needed and kept
 //! until the adapter is dropped, near the GPU where the system tells (Linux). A queue that has none in use gets one
-//! even when all are taken, which stays for later: while one queue holds many, each that comes and goes beside it may
-//! add one. Queues that wait for more are served in the order in which they came. Each queue has two
+//! even when all are taken, so that there are at most as many slots as configured, plus one for each queue that is
+//! open at the same time. Queues that wait for more are served in the order in which they came. Each queue has two
 //! streams, which are reused. An adapter has two threads: one asks for the events of copies that somebody waits for, and
 //! sleeps when there are none; the other frees memory and drops what kept a region alive, since both may
 //! block.

@@ -113,9 +113,9 @@ impl SlotPool {
         }))
     }
 
-    /// Slots that are there for the queues that wait.
+    /// Slots that are there for the queues that wait. Those beyond the limit are for queues that have none.
     fn available(&self, state: &State) -> usize {
-        state.free.len() + self.limit.saturating_sub(state.total)
+        self.limit.saturating_sub(state.total - state.free.len())
     }
 
     fn allocate(&self) -> Result<Pinned, CudaError> {

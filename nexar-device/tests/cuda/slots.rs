@@ -213,3 +213,22 @@ async fn all(work: Vec<impl Future<Output = ()>>) {
     })
     .await;
 }
+
+/// However often queues come and go, there are no more slots than configured and one for each that is open.
+#[tokio::test]
+async fn queues_one_after_the_other_do_not_add_up_to_more_slots() {
+    let bench = stub_bench(1, |builder| builder.slot_len(64).slots(1));
+    let (memory, [mut long]) = queues(&bench);
+    let none = Arc::default();
+    let mut taken = vec![slot(&mut long).await];
+    for _ in 0..10 {
+        let mut short = bench.queue(memory.region(0, ()));
+        drop(slot(&mut short).await);
+        drop(short);
+        taken.extend(poll(&mut long, &none));
+    }
+    assert!(taken.len() <= 2, "{} slots of one queue", taken.len());
+    assert!(bench.counter("live_pinned") <= 2);
+    drop((long, taken, memory));
+    bench.finish();
+}
