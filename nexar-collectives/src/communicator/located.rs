@@ -62,6 +62,15 @@ pub(super) const fn location_kind(want_max: bool) -> Collective {
     }
 }
 
+/// Checks that every value has a location.
+pub(super) fn check_pairs(collective: Collective, values: usize, locations: usize) -> Result<()> {
+    if values == locations {
+        return Ok(());
+    }
+    let reason = format!("there are {values} values, but {locations} locations");
+    Err(invalid(collective, reason))
+}
+
 pub(super) async fn all_reduce_location<T: Transport, E: Element>(
     engine: &Engine<T>,
     turn: &mut Turn<T>,
@@ -70,11 +79,7 @@ pub(super) async fn all_reduce_location<T: Transport, E: Element>(
     want_max: bool,
 ) -> Result<()> {
     let collective = location_kind(want_max);
-    if values.len() != locations.len() {
-        let (values, locations) = (values.len(), locations.len());
-        let reason = format!("there are {values} values, but {locations} locations");
-        return Err(invalid(collective, reason));
-    }
+    check_pairs(collective, values.len(), locations.len())?;
     let pairs = values.iter().zip(&*locations);
     let mut located: Vec<[u8; LOCATED]> = pairs
         .map(|(value, location)| pack(*value, *location))

@@ -9,7 +9,7 @@ use crate::{
     engine::{Elements, Engine, Turn},
 };
 use nexar_core::{Collective, Element, ReduceOp, Result, transport::Transport};
-use nexar_device::DeviceAdapter;
+use nexar_device::{DeviceAdapter, ExecutionQueue};
 use std::ops::Range;
 
 /// Bytes that are reduced together, unless one buffer alone is longer.
@@ -41,14 +41,14 @@ pub(super) async fn all_reduce_many<T: Transport, E: Element>(
     let mut bucket = Vec::new();
     for range in buckets(&lengths, BUCKET / size_of::<E>()) {
         if let [alone] = &mut buffers[range.clone()] {
-            reduce_bucket(engine, turn, elements, alone, layout).await?;
+            reduce_bucket(engine, turn, elements, Output::of(alone), layout).await?;
             continue;
         }
         bucket.clear();
         for buffer in &buffers[range.clone()] {
             bucket.extend_from_slice(buffer);
         }
-        reduce_bucket(engine, turn, elements, &mut bucket, layout).await?;
+        reduce_bucket(engine, turn, elements, Output::of(&mut bucket), layout).await?;
         let mut rest = &bucket[..];
         for buffer in &mut buffers[range] {
             let (reduced, others) = rest.split_at(buffer.len());
@@ -59,15 +59,14 @@ pub(super) async fn all_reduce_many<T: Transport, E: Element>(
     Ok(())
 }
 
-pub(super) async fn reduce_bucket<T: Transport, E: Element>(
+pub(super) async fn reduce_bucket<T: Transport, Q: ExecutionQueue>(
     engine: &Engine<T>,
     turn: &mut Turn<T>,
     elements: Elements<'_>,
-    bucket: &mut [E],
+    bucket: Output<'_, Q>,
     layout: u64,
 ) -> Result<()> {
-    let place = engine.place();
-    let mut request = place.all_reduce(elements, Output::of(bucket));
+    let mut request = engine.place().all_reduce(elements, bucket);
     request.collective = Collective::AllReduceMany;
     request.digest = layout;
     engine.run_in(turn, request).await.map(|_| ())

@@ -118,13 +118,8 @@ impl RawSliceMut {
                 Target::Host(unsafe { slice::from_raw_parts_mut(pointer, length) })
             }
             // SAFETY: as above.
-            _ => match unsafe { self.open(operation, device, length)? } {
-                Access::Host(view) => Target::View(view),
-                Access::Staged(queue) => Target::Staged {
-                    queue,
-                    from: None,
-                    staging: device.capabilities(),
-                },
+            _ => unsafe {
+                Target::opened(self.open(operation, device, length)?, device.capabilities())
             },
         };
         Ok(Output { bytes, len })
@@ -163,13 +158,8 @@ impl RawSlice {
                     stream,
                 };
                 // SAFETY: as above; the region is only read.
-                match unsafe { region.open(operation, device, length)? } {
-                    Access::Host(view) => Source::View(view),
-                    Access::Staged(queue) => Source::Staged {
-                        queue,
-                        staging: device.capabilities(),
-                    },
-                }
+                let access = unsafe { region.open(operation, device, length)? };
+                Source::opened(access, device.capabilities())
             }
         };
         Ok(Input { bytes, len })

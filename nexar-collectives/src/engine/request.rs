@@ -3,7 +3,7 @@
 use crate::schedule::{Operation, Parts, Plan};
 use nexar_core::{Call, Collective, DataType, ReduceOp, mesh::Exchanges};
 use nexar_device::{
-    Capabilities, HostView,
+    Access, Capabilities, HostView,
     reduce::{self, Accumulator},
 };
 use std::convert::Infallible;
@@ -97,12 +97,32 @@ pub(crate) enum Target<'a, Q = Infallible> {
 }
 
 impl<Q> Source<'_, Q> {
+    /// What an adapter has opened, with what it can do.
+    pub(crate) fn opened(access: Access<Q>, staging: Capabilities) -> Self {
+        match access {
+            Access::Host(view) => Source::View(view),
+            Access::Staged(queue) => Source::Staged { queue, staging },
+        }
+    }
+
     pub(crate) const fn none() -> Self {
         Source::Host(&[])
     }
 }
 
 impl<Q> Target<'_, Q> {
+    /// What an adapter has opened, with what it can do.
+    pub(crate) fn opened(access: Access<Q>, staging: Capabilities) -> Self {
+        match access {
+            Access::Host(view) => Target::View(view),
+            Access::Staged(queue) => Target::Staged {
+                queue,
+                from: None,
+                staging,
+            },
+        }
+    }
+
     pub(crate) const fn none() -> Self {
         Target::Host(&mut [])
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 use bytemuck::Pod;
 use nexar_core::{Element, Error, ReduceOp, Result, transport::Transport};
-use nexar_device::{Access, DeviceAdapter, DeviceBuffer, DeviceError};
+use nexar_device::{DeviceAdapter, DeviceBuffer, DeviceError};
 use std::{fmt, future::Future, sync::Arc};
 
 /// The collectives of a [`Communicator`] on buffers in the memory of a device, such as that of a GPU; made by
@@ -109,13 +109,8 @@ fn input<E: Element, D: DeviceAdapter>(
 ) -> Result<Input<'static, D::Queue>> {
     // SAFETY: the operation reads it only while it has the buffer.
     let access = unsafe { buffer.open() };
-    let bytes = match access.map_err(|error| unreachable(operation, error))? {
-        Access::Host(view) => Source::View(view),
-        Access::Staged(queue) => Source::Staged {
-            queue,
-            staging: buffer.adapter().capabilities(),
-        },
-    };
+    let access = access.map_err(|error| unreachable(operation, error))?;
+    let bytes = Source::opened(access, buffer.adapter().capabilities());
     let len = buffer.len();
     Ok(Input { bytes, len })
 }
@@ -127,14 +122,8 @@ fn output<E: Element, D: DeviceAdapter>(
 ) -> Result<Output<'static, D::Queue>> {
     // SAFETY: the operation uses it only while it has the buffer, and stores elements only.
     let access = unsafe { buffer.open() };
-    let bytes = match access.map_err(|error| unreachable(operation, error))? {
-        Access::Host(view) => Target::View(view),
-        Access::Staged(queue) => Target::Staged {
-            queue,
-            from: None,
-            staging: buffer.adapter().capabilities(),
-        },
-    };
+    let access = access.map_err(|error| unreachable(operation, error))?;
+    let bytes = Target::opened(access, buffer.adapter().capabilities());
     let len = buffer.len();
     Ok(Output { bytes, len })
 }

@@ -5,13 +5,13 @@ use crate::{
     Started,
     communicator::{
         collectives::scale,
-        located::{all_reduce_location, location_kind},
+        located::{all_reduce_location, check_pairs, location_kind},
         many::{BUCKET, buckets, reduce_bucket},
         requests::{Output, bytes_of, reduced},
     },
     compression::{self, Compression, Compressor},
     digest::digest,
-    engine::{Engine, Pass, Request, Staged, Target, Turn},
+    engine::{Engine, Pass, Staged, Target, Turn},
 };
 use nexar_core::{
     Collective, DataType, Element, Error, Failure, ReduceOp, Result, transport::Transport,
@@ -229,13 +229,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
         let targets = output(kind.name(), values)
             .and_then(|values| Ok((values, output(kind.name(), locations)?)));
         async move {
-            if lengths.0 != lengths.1 {
-                let reason = format!(
-                    "there are {} values, but {} locations",
-                    lengths.0, lengths.1
-                );
-                return Err(crate::communicator::requests::invalid(kind, reason));
-            }
+            check_pairs(kind, lengths.0, lengths.1)?;
             let (values, locations) = self.prepared(targets)?;
             let mut call = self.whole(kind).await;
             let (mut value_place, mut location_place) =
@@ -384,12 +378,7 @@ async fn many<T: Transport, E: Element, Q: ExecutionQueue>(
         if range.len() == 1
             && let Some(alone) = targets.next()
         {
-            let request = Request {
-                collective: call.collective,
-                digest: layout,
-                ..engine.place().all_reduce(elements, alone)
-            };
-            engine.run_in(&mut call.turn, request).await?;
+            reduce_bucket(engine, &mut call.turn, elements, alone, layout).await?;
             continue;
         }
         host.clear();
@@ -399,7 +388,8 @@ async fn many<T: Transport, E: Element, Q: ExecutionQueue>(
             call.fetch(&mut place, len, &mut host).await?;
             places.push((place, len));
         }
-        reduce_bucket(engine, &mut call.turn, elements, &mut host, layout).await?;
+        let bucket = Output::of(&mut host);
+        reduce_bucket(engine, &mut call.turn, elements, bucket, layout).await?;
         let mut rest = &host[..];
         for (mut place, len) in places {
             let (own, others) = rest.split_at(len);
