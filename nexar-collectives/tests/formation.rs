@@ -5,6 +5,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod common;
+
+use common::free_address;
 use nexar_collectives::{
     Backend, Builder, Communicator, Error, JoinError, Rank, ReduceOp, RefuseReason, Result, Secret,
     SeedRole, TimeLimits,
@@ -17,19 +20,8 @@ use nexar_core::{
     },
 };
 use nexar_quic::{AnyTransport, Config, Identity};
-use std::{
-    net::{SocketAddr, UdpSocket},
-    time::Duration,
-};
+use std::{net::UdpSocket, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
-
-/// An address that nobody listens on, as far as can be known.
-fn free_address() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
 
 fn secret() -> Secret {
     Secret::new("the secret of these tests is long enough").unwrap()

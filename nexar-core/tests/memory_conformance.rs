@@ -8,7 +8,7 @@ use nexar_core::{
         memory::{MemoryConfig, MemoryNetwork, MemoryTransport},
     },
 };
-use std::{any::Any, time::Duration};
+use std::{any::Any, io::ErrorKind, net::UdpSocket, time::Duration};
 
 /// Without faults.
 struct Plain(MemoryNetwork);
@@ -119,4 +119,11 @@ mod plain {
 
 mod delayed {
     nexar_core::transport_conformance!(super::Delayed(super::network(2)));
+}
+
+#[test]
+fn nobody_can_take_a_dead_address() {
+    let dead = Plain(MemoryNetwork::new(1)).dead_address();
+    let taken = UdpSocket::bind(dead.address()).expect_err("the address is reserved");
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
 }

@@ -129,10 +129,10 @@ mod tests {
     use super::*;
     use crate::frame::{Frame, MAX_BODY, StreamId, UNI, What};
     use nexar_core::{
-        testing::Harness,
+        testing::{DeadAddress, Harness},
         transport::{Connection, ConnectionError},
     };
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpSocket, TcpStream};
 
     struct TcpHarness;
 
@@ -143,9 +143,11 @@ mod tests {
             ["left", "right"].map(|name| bind(name).expect("a free port"))
         }
 
-        fn dead_address(&self) -> SocketAddr {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("its address")
+        fn dead_address(&self) -> DeadAddress {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            let any_port = "127.0.0.1:0".parse().expect("an address");
+            socket.bind(any_port).expect("a free port");
+            DeadAddress::new(socket.local_addr().expect("its address"), socket)
         }
     }
 

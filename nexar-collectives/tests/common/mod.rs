@@ -10,7 +10,14 @@ use nexar_collectives::{
     },
 };
 use nexar_quic::Config;
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{
+    future::Future,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+};
 use tokio::task::JoinSet;
 
 /// A communicator over the in-memory network.
@@ -18,6 +25,24 @@ pub(crate) type MemoryCommunicator = Communicator<MemoryTransport>;
 
 /// Worlds of every interesting size: one, powers of two, and others.
 pub(crate) const WORLDS: [usize; 5] = [1, 2, 3, 5, 8];
+
+/// A loopback address that nobody listens on. It is outside the range from which the system gives out ports
+/// (32,768 and up on Linux), and a process has each once, so that nothing takes it before the seed does.
+pub(crate) fn free_address() -> SocketAddr {
+    const FIRST: u16 = 20_000;
+    const PORTS: u16 = 12_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let begin = std::process::id().wrapping_mul(200) % u32::from(PORTS);
+    let candidate = |_| {
+        let next = u32::from(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST + ((begin + next) % u32::from(PORTS)) as u16;
+        SocketAddr::from(([127, 0, 0, 1], port))
+    };
+    let mut candidates = (0..PORTS).map(candidate);
+    candidates
+        .find(|address| UdpSocket::bind(address).is_ok())
+        .unwrap()
+}
 
 /// `world` ranks on an in-memory network, with their addresses.
 pub(crate) async fn memory_world(

@@ -1,7 +1,7 @@
 //! Every algorithm, and every operation over real QUIC.
 
 use super::{
-    common::{available, on_all, share},
+    common::{available, free_address, on_all, share},
     exchanges::{all_to_all, all_to_all_v, neighbors},
     moves::{all_gather, all_gather_v, rooted, rooted_v},
     reductions::{
@@ -13,16 +13,13 @@ use nexar_collectives::{
     Algorithm, Backend, Builder, Collective, Communicator, Error, Rank, ReduceOp, Reduction,
     Secret, TimeLimits, bf16, f16,
 };
-use std::{net::UdpSocket, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 /// A group over real QUIC in which all ranks ask for the same algorithms.
 async fn group(world: usize, backend: Backend, algorithms: &str) -> Vec<Arc<Communicator>> {
     let secret = Secret::random().unwrap();
-    // An address that nobody listens on, as far as can be known.
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let seed = free.local_addr().unwrap().to_string();
-    drop(free);
+    let seed = free_address().to_string();
     let mut joins = JoinSet::new();
     for rank in 0..world {
         let limits = TimeLimits::default().with_join(Duration::from_secs(20));
@@ -207,9 +204,7 @@ async fn every_algorithm_among_eight() {
 #[tokio::test]
 async fn different_algorithms_are_a_mismatch() {
     use nexar_collectives::Failure;
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let seed = free.local_addr().unwrap().to_string();
-    drop(free);
+    let seed = free_address().to_string();
     let secret = Secret::random().unwrap();
     let mut joins = JoinSet::new();
     for (rank, algorithms) in ["all_reduce:ring", "all_reduce:direct"]

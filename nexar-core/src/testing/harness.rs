@@ -52,11 +52,11 @@ pub trait Harness: Send + Sync + 'static {
         None
     }
 
-    /// An address at which nobody listens. The default is a UDP port of 127.0.0.1 that was free a moment
-    /// ago: transports that do not run over UDP give one of their own.
-    fn dead_address(&self) -> SocketAddr {
+    /// An address at which nobody listens. The default is a UDP port of 127.0.0.1: transports that do not
+    /// run over UDP give one of their own. Runs inside [`runtime`](Self::runtime).
+    fn dead_address(&self) -> DeadAddress {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        socket.local_addr().expect("the port")
+        DeadAddress::new(socket.local_addr().expect("the port"), socket)
     }
 
     /// Why the case of this name does not apply to the transport, if so. The reason is printed.
@@ -132,6 +132,29 @@ impl Statistics {
         bytes: true,
         mtu: true,
     };
+}
+
+/// An address at which nobody listens, nor can begin to as long as this value lives.
+#[derive(Debug)]
+pub struct DeadAddress {
+    address: SocketAddr,
+    _reserved: Box<dyn Any + Send>,
+}
+
+impl DeadAddress {
+    /// `reserved` keeps others from taking the address, as a socket does that is bound to it and that nobody
+    /// reads. An address that was free a moment ago may be that of another test now.
+    pub fn new(address: SocketAddr, reserved: impl Any + Send) -> Self {
+        DeadAddress {
+            address,
+            _reserved: Box::new(reserved),
+        }
+    }
+
+    /// The address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 /// An endpoint that must be refused.

@@ -74,7 +74,7 @@ mod group;
 mod harness;
 mod tools;
 
-pub use harness::{Blow, Harness, Limits, Statistics, Stranger};
+pub use harness::{Blow, DeadAddress, Harness, Limits, Statistics, Stranger};
 
 use crate::transport::{Connection, NewConnection, Transport};
 use std::{future::Future, io::Write, sync::Arc};

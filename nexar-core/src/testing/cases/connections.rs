@@ -234,7 +234,8 @@ pub async fn nobody_listens<H: Harness>(
     mut b: End<H::Transport>,
 ) {
     let limit = harness.limits().connect_time;
-    let dial = a.transport.connect(harness.dead_address(), None);
+    let dead = harness.dead_address();
+    let dial = a.transport.connect(dead.address(), None);
     let result = tokio::time::timeout(limit, dial).await;
     let error = result
         .expect("an answer in time")
@@ -290,7 +291,8 @@ pub async fn a_dropped_dial_leaves_the_endpoint_usable<H: Harness>(
 ) {
     for _ in 0..10 {
         // Nobody listens there, so that it cannot succeed at once.
-        drop(poll_once(a.transport.connect(harness.dead_address(), None)).await);
+        let dead = harness.dead_address();
+        drop(poll_once(a.transport.connect(dead.address(), None)).await);
     }
     let (dialled, accepted) = tokio::join!(
         a.transport
