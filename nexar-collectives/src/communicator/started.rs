@@ -119,7 +119,7 @@ impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     }
 
     /// Hands a future to the background thread, which polls those of one caller in the order in which they came.
-    fn start_task<O: Send + 'static>(
+    pub(super) fn start_task<O: Send + 'static>(
         &self,
         operation: &'static str,
         task: impl Future<Output = Result<O>> + Send + 'static,

@@ -6,6 +6,7 @@ mod support;
 
 use super::{
     Devices,
+    messages::messages_of_every_length,
     operations::{Rank, every_operation},
 };
 use crate::common::{memory_world_with, on_all, share};
@@ -33,6 +34,46 @@ async fn every_operation_on_cuda() {
     for bench in benches(1, small) {
         bench.set("delay_max_us", 60);
         every_operation(|rank| devices(&bench.adapter, rank), 64).await;
+        bench.finish();
+    }
+}
+
+#[tokio::test]
+async fn messages_on_cuda() {
+    for bench in benches(1, small) {
+        bench.set("delay_max_us", 60);
+        messages_of_every_length(|rank| devices(&bench.adapter, rank)).await;
+        bench.finish();
+    }
+}
+
+/// A message is what the work on the buffer's stream leaves.
+#[tokio::test]
+async fn a_send_comes_after_the_work_on_the_stream() {
+    for bench in benches(1, |builder| builder.slot_len(4096).slots(4)) {
+        for len in [2_000, 100_000] {
+            let adapters = [bench.adapter.clone(), bench.adapter.clone()];
+            let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
+            let memory = bench.memory(0, &vec![0; 4 * len]);
+            let region = memory.region(0, ());
+            // SAFETY: the memory outlives the buffer.
+            let buffer = unsafe { CudaBuffer::<u32>::from_region(&bench.adapter, region) }.unwrap();
+            let work = Stream::new(&bench.raw, 0);
+            let expected: Vec<u32> = (1..=len as u32).collect();
+            let bytes: Vec<u8> = expected.iter().flat_map(|n| n.to_le_bytes()).collect();
+            let pinned = Pinned::new(&bench.raw, 0, &bytes);
+            bench.set("delay_us", 50_000);
+            work.write(memory.address, pinned.address, bytes.len());
+            bench.set("delay_us", 0);
+            // SAFETY: the stream exists until the message is sent.
+            let buffer = unsafe { buffer.on_stream(work.number) };
+            let sent = ranks[0].on_device().start_send(buffer, 1, 0);
+            let (_, found) = ranks[1].recv_vec::<u32>(0, 0, len).await.unwrap();
+            assert!(found == expected);
+            sent.await.unwrap();
+            work.wait();
+            drop((ranks, pinned, work, memory));
+        }
         bench.finish();
     }
 }

@@ -10,6 +10,7 @@ mod common;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod failures;
+mod messages;
 mod operations;
 mod started;
 

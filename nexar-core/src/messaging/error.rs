@@ -73,6 +73,12 @@ pub enum MessageFailure {
         /// Its length in bytes.
         length: usize,
     },
+    /// The memory where the body lies could not be read or written, such as that of a device. A message that was to be
+    /// sent was not; one that was to be received can be received again, elsewhere.
+    Device {
+        /// What the device says.
+        reason: String,
+    },
 }
 
 /// What an operation waited for when its time was over.
@@ -145,6 +151,13 @@ impl fmt::Display for MessageError {
             ),
             MessageFailure::OutOfMemory { length } => {
                 write!(f, "there is no memory for a message of {length} bytes")
+            }
+            MessageFailure::Device { reason } => {
+                let (peer, tag) = (DisplaySource(self.peer), DisplayTag(self.tag));
+                write!(
+                    f,
+                    "the memory of the message failed ({peer}, {tag}): {reason}"
+                )
             }
         }
     }

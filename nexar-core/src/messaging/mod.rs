@@ -46,6 +46,11 @@
 //! (little-endian); [`Received::dtype`] says which it was, and a probe says it beforehand. A message whose length
 //! is not a whole number of its elements breaks the protocol. Of a `bool`, any byte but 0 is stored as `true`.
 //!
+//! # Bodies elsewhere
+//!
+//! [`send_body`](Messenger::send_body) and [`recv_body`](Messenger::recv_body) take bodies that are read and written piece by
+//! piece, by a [`BodyReader`] and a [`BodyWriter`] that may take their time, such as those of the memory of a device.
+//!
 //! # Order
 //!
 //! Messages from one rank to another are received in the order in which their sends were first polled, as
@@ -93,6 +98,7 @@
 //! once. When a rank leaves, sends to it fail, and receives from it once everything that it sent before
 //! has been received. Any other error concerns one operation only and is an [`Error::Message`].
 
+mod body;
 mod error;
 mod flow;
 mod inbox;
@@ -106,6 +112,7 @@ mod sink;
 mod state;
 mod typed;
 
+pub use body::{BodyReader, BodyWriter};
 pub use error::{MessageError, MessageFailure, WaitingFor};
 pub use inbox::{Source, Tag};
 
@@ -119,7 +126,6 @@ use error::Cause;
 use inbox::Pattern;
 use operation::Kind;
 use send::{Content, Outgoing};
-use sink::Sink;
 use state::Inner;
 use std::{
     fmt,
@@ -281,7 +287,15 @@ impl<T: Transport> Messenger<T> {
             operation,
             reason: "the length of all parts together exceeds the address space".into(),
         };
-        Outgoing::new(to, tag, dtype, body).ok_or_else(too_long)
+        let message = Outgoing::new(to, tag, dtype, body).ok_or_else(too_long)?;
+        let length = message.length();
+        match dtype {
+            Some(dtype) if !length.is_multiple_of(dtype.size()) => Err(Error::InvalidArgument {
+                operation,
+                reason: format!("{length} bytes are not a whole number of elements of {dtype}"),
+            }),
+            _ => Ok(message),
+        }
     }
 
     async fn send_any(
@@ -306,12 +320,32 @@ impl<T: Transport> Messenger<T> {
         operation: &'static str,
         source: Source,
         tag: Tag,
-        sink: &mut dyn Sink,
+        sink: &mut dyn BodyWriter,
     ) -> Result<Received> {
         self.check_rank(operation, source)?;
         let pattern = Pattern { source, tag };
         let receive = recv::receive(&self.inner, pattern, sink);
         let received = self.drive(true, receive).await;
+        received.map_err(|cause| self.error(operation, source, tag, cause))
+    }
+
+    /// Sends and receives at the same time.
+    async fn exchange(
+        &self,
+        (to, send_tag, dtype): (usize, u64, Option<DataType>),
+        body: Content<'_>,
+        (source, tag): (Source, Tag),
+        sink: &mut dyn BodyWriter,
+    ) -> Result<Received> {
+        let operation = "send_recv";
+        let message = self.outgoing(operation, to, send_tag, dtype, body)?;
+        self.check_rank(operation, source)?;
+        let receive = recv::receive(&self.inner, Pattern { source, tag }, sink);
+        let send = send::send(&self.inner, message);
+        let both = async { tokio::join!(send, receive) };
+        // What was sent goes out at the end of driving.
+        let (sent, received) = self.drive(false, both).await;
+        sent.map_err(|cause| self.error(operation, to.into(), send_tag.into(), cause))?;
         received.map_err(|cause| self.error(operation, source, tag, cause))
     }
 

@@ -83,9 +83,9 @@ impl<R> Kind<R> {
     pub(super) fn waiting_for(&self) -> WaitingFor {
         match self {
             Kind::Send(sending) => match sending.phase {
-                SendPhase::New | SendPhase::Waiting => WaitingFor::Room,
+                SendPhase::Waiting => WaitingFor::Room,
                 SendPhase::Announced { .. } => WaitingFor::Receive,
-                SendPhase::Cleared { .. } | SendPhase::Taken => WaitingFor::Body,
+                SendPhase::New | SendPhase::Cleared { .. } | SendPhase::Taken => WaitingFor::Body,
             },
             Kind::Receive(receiving) if receiving.matched.is_some() => WaitingFor::Body,
             Kind::Receive(_) | Kind::Probe(_) => WaitingFor::Message,

@@ -1,11 +1,11 @@
 //! Messages of bytes.
 
 use super::{
-    Messenger, Received, Source, Tag,
+    BodyReader, BodyWriter, Messenger, Received, Source, Tag,
     send::Content,
     sink::{IntoBytes, IntoParts, IntoVisitor},
 };
-use crate::{Result, transport::Transport};
+use crate::{DataType, Result, transport::Transport};
 use bytes::Bytes;
 
 /// Bytes. The receives take messages of any element type, as the bytes that they are.
@@ -40,6 +40,69 @@ impl<T: Transport> Messenger<T> {
     /// together are longer than a `usize` can say, since a piece may occur more than once.
     pub async fn send_parts(&self, to: usize, tag: u64, parts: &[&[u8]]) -> Result<()> {
         self.send_any("send_parts", to, tag, None, Content::Parts(parts))
+            .await
+    }
+
+    /// Sends a message that is read when it is needed, of elements of `dtype` or of bare bytes. Errors call the operation
+    /// `send`.
+    ///
+    /// A message that goes out at once, and one to the own rank, is read into memory as a whole before it takes its
+    /// place in the order of messages. Any other is read chunk by chunk, of 256 KiB at most, once a receive takes it, and
+    /// again if that receive is dropped before it has everything. Otherwise like [`send`](Self::send).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send), those of `body`, and [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the length is not a whole number
+    /// of elements.
+    pub async fn send_body(
+        &self,
+        to: usize,
+        tag: u64,
+        dtype: Option<DataType>,
+        body: &mut dyn BodyReader,
+    ) -> Result<()> {
+        self.send_any("send", to, tag, dtype, Content::Reader(body))
+            .await
+    }
+
+    /// Receives a message to wherever `body` puts it. Errors call the operation `recv`. Otherwise like
+    /// [`recv_into`](Self::recv_into).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`recv_elements`](Self::recv_elements), and those of `body`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is dropped, no message is consumed. `body` may have been given a part.
+    pub async fn recv_body(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        body: &mut dyn BodyWriter,
+    ) -> Result<Received> {
+        self.recv_any("recv", source.into(), tag.into(), body).await
+    }
+
+    /// Sends and receives at the same time: [`send_recv`](Self::send_recv) with
+    /// [`send_body`](Self::send_body) and [`recv_body`](Self::recv_body).
+    ///
+    /// # Errors
+    ///
+    /// Those of the two; where both fail, that of the send.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not safe: if it is dropped, either half may have been carried out, and a message that was received is then lost.
+    pub async fn send_recv_body(
+        &self,
+        (to, send_tag, dtype): (usize, u64, Option<DataType>),
+        body: &mut dyn BodyReader,
+        (source, recv_tag): (impl Into<Source>, impl Into<Tag>),
+        into: &mut dyn BodyWriter,
+    ) -> Result<Received> {
+        let (outgoing, incoming) = ((to, send_tag, dtype), (source.into(), recv_tag.into()));
+        self.exchange(outgoing, Content::Reader(body), incoming, into)
             .await
     }
 

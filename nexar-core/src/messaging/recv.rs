@@ -2,10 +2,10 @@
 
 use super::{
     MAX_READ, READS_IN_A_ROW, Received,
+    body::BodyWriter,
     error::{Cause, MessageFailure},
     inbox::{Body, Entry, Pattern},
     operation::{Kind, Receiving, TransferPhase},
-    sink::Sink,
     state::{Core, Inner},
 };
 use crate::{
@@ -42,7 +42,7 @@ struct Match {
 pub(super) async fn receive<T: Transport>(
     inner: &Inner<T>,
     pattern: Pattern,
-    sink: &mut dyn Sink,
+    sink: &mut dyn BodyWriter,
 ) -> Result<Received, Cause> {
     let id = inner.begin(Kind::Receive(Receiving {
         pattern,
@@ -68,10 +68,15 @@ pub(super) async fn receive<T: Transport>(
         } = found.received;
         sink.begin(length).map_err(Cause::Message)?;
         if !found.remote {
+            if sink.waits() && !operation.copy(&found, sink).await? {
+                continue;
+            }
             let Some(bytes) = operation.finish(&found) else {
                 continue;
             };
-            sink.put_whole(bytes);
+            if !sink.waits() {
+                sink.put_whole(bytes);
+            }
             return Ok(found.received);
         }
         if length == 0 || operation.transfer(&found, sink).await? {
@@ -86,7 +91,7 @@ pub(super) async fn receive<T: Transport>(
 }
 
 /// Whether a receive can have a message.
-fn fits(message: &Received, sink: &dyn Sink) -> Result<(), MessageFailure> {
+fn fits(message: &Received, sink: &dyn BodyWriter) -> Result<(), MessageFailure> {
     let Received {
         source,
         tag,
@@ -146,8 +151,30 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         })
     }
 
+    /// Copies a body that is here; false if its sender, this rank, has withdrawn the message.
+    async fn copy(&self, found: &Match, sink: &mut dyn BodyWriter) -> Result<bool, Cause> {
+        let kept = |core: &mut Core<'_, T>| core.kept(self.id, found.arrival);
+        let Some(mut bytes) = self.inner.with(kept) else {
+            return Ok(false);
+        };
+        poll_fn(|cx| {
+            let withdrawn =
+                |core: &mut Core<'_, T>| core.withdrawn(self.id, found.arrival, &mut None);
+            if self.inner.poll(self.id, cx, withdrawn)?.is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            while !bytes.is_empty() {
+                let room = ready!(sink.poll_room(cx)).map_err(Cause::Message)?.max(1);
+                sink.put(&bytes.split_to(room.min(bytes.len())));
+            }
+            ready!(sink.poll_done(cx)).map_err(Cause::Message)?;
+            Poll::Ready(Ok(true))
+        })
+        .await
+    }
+
     /// Reads the body; false if its sender has withdrawn the message.
-    async fn transfer(&self, found: &Match, sink: &mut dyn Sink) -> Result<bool, Cause> {
+    async fn transfer(&self, found: &Match, sink: &mut dyn BodyWriter) -> Result<bool, Cause> {
         let mut lane = None;
         let mut left = found.received.length;
         poll_fn(|cx| {
@@ -156,7 +183,10 @@ impl<T: Transport> ReceiveOperation<'_, T> {
             if self.inner.poll(self.id, cx, withdrawn)?.is_ready() {
                 return Poll::Ready(Ok(false));
             }
-            ready!(self.read(cx, found.received.source, &mut lane, &mut left, sink))?;
+            if left > 0 {
+                ready!(self.read(cx, found.received.source, &mut lane, &mut left, sink))?;
+            }
+            ready!(sink.poll_done(cx)).map_err(Cause::Message)?;
             Poll::Ready(Ok(true))
         })
         .await
@@ -169,13 +199,14 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         source: usize,
         lane: &mut Option<RecvOf<T>>,
         left: &mut usize,
-        sink: &mut dyn Sink,
+        sink: &mut dyn BodyWriter,
     ) -> Poll<Result<(), Cause>> {
         let Some(stream) = lane else {
             return Poll::Pending;
         };
         for _ in 0..READS_IN_A_ROW {
-            match ready!(stream.poll_read(cx, MAX_READ.min(*left))) {
+            let room = ready!(sink.poll_room(cx)).map_err(Cause::Message)?.max(1);
+            match ready!(stream.poll_read(cx, MAX_READ.min(*left).min(room))) {
                 Ok(Some(chunk)) => {
                     sink.put(&chunk);
                     *left = left.saturating_sub(chunk.len());
@@ -233,6 +264,19 @@ impl<T: Transport> Core<'_, T> {
                 Err(cause) => Poll::Ready(Err(cause)),
                 Ok(()) => Poll::Pending,
             },
+        }
+    }
+
+    /// The body of the message of that arrival, which is here, if the receive has it still.
+    fn kept(&mut self, id: u64, arrival: u64) -> Option<Bytes> {
+        let matched = self.receiving(id)?.matched.as_ref()?;
+        match &matched.entry.body {
+            Body::Eager { bytes, .. } | Body::Own { bytes, .. }
+                if matched.entry.arrival == arrival =>
+            {
+                Some(bytes.clone())
+            }
+            _ => None,
         }
     }
 

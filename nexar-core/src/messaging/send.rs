@@ -1,7 +1,8 @@
 //! Sending.
 
 use super::{
-    BATCH, BULK_PRIORITY, BURST, MAX_CHUNK,
+    BATCH, BULK_PRIORITY, BURST, EAGER_LIMIT, MAX_CHUNK,
+    body::BodyReader,
     error::{Cause, MessageFailure},
     operation::{Kind, SendPhase, Sending},
     peer::cost,
@@ -19,7 +20,7 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::atomic::Ordering,
-    task::Poll,
+    task::{Context, Poll, ready},
 };
 
 /// A message to be sent.
@@ -37,6 +38,8 @@ pub(super) enum Content<'a> {
     Slice(&'a [u8]),
     /// Pieces that belong together.
     Parts(&'a [&'a [u8]]),
+    /// What is read when it is needed.
+    Reader(&'a mut dyn BodyReader),
 }
 
 impl<'a> Outgoing<'a> {
@@ -51,6 +54,7 @@ impl<'a> Outgoing<'a> {
             Content::Owned(bytes) => bytes.len(),
             Content::Slice(slice) => slice.len(),
             Content::Parts(parts) => sum(parts.iter().map(|part| part.len()))?,
+            Content::Reader(reader) => reader.length(),
         };
         Some(Outgoing {
             to,
@@ -71,23 +75,30 @@ impl<'a> Outgoing<'a> {
             Content::Owned(bytes) => bytes.clone(),
             Content::Slice(slice) => Bytes::copy_from_slice(slice),
             Content::Parts(parts) => parts.concat().into(),
+            // Those that have to be at hand have been taken in before.
+            Content::Reader(_) => Bytes::new(),
         }
     }
 
     /// Keeps the message beyond the borrow.
     fn own(&mut self) -> Result<(), MessageFailure> {
         let parts: &[&[u8]] = match &self.body {
-            Content::Owned(_) => return Ok(()),
+            Content::Owned(_) | Content::Reader(_) => return Ok(()),
             Content::Slice(slice) => &[slice],
             Content::Parts(parts) => parts,
         };
-        let (length, mut bytes) = (self.length, Vec::new());
-        let reserved = bytes.try_reserve_exact(length);
-        reserved.map_err(|_| MessageFailure::OutOfMemory { length })?;
+        let mut bytes = reserve(self.length)?;
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.body = Content::Owned(bytes.into());
         Ok(())
     }
+}
+
+fn reserve(length: usize) -> Result<Vec<u8>, MessageFailure> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(length);
+    reserved.map_err(|_| MessageFailure::OutOfMemory { length })?;
+    Ok(bytes)
 }
 
 fn sum(lengths: impl IntoIterator<Item = usize>) -> Option<usize> {
@@ -102,11 +113,16 @@ enum Chunks<'a> {
         first: &'a [u8],
         rest: &'a [&'a [u8]],
     },
+    Reader {
+        reader: &'a mut dyn BodyReader,
+        left: usize,
+    },
 }
 
 impl<'a> Chunks<'a> {
-    fn new(message: &Outgoing<'a>) -> Self {
-        match &message.body {
+    /// From the first byte on.
+    fn new(message: &'a mut Outgoing<'_>) -> Self {
+        match &mut message.body {
             Content::Owned(bytes) => Chunks::Owned(bytes.clone()),
             Content::Slice(slice) => Chunks::Parts {
                 first: slice,
@@ -116,15 +132,37 @@ impl<'a> Chunks<'a> {
                 first: &[],
                 rest: parts,
             },
+            Content::Reader(reader) => {
+                reader.begin();
+                Chunks::Reader {
+                    reader: &mut **reader,
+                    left: message.length,
+                }
+            }
         }
     }
-}
 
-impl Iterator for Chunks<'_> {
-    type Item = Bytes;
+    /// Goes on with what can be done ahead.
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        if let Chunks::Reader { reader, .. } = self {
+            reader.advance(cx);
+        }
+    }
 
-    fn next(&mut self) -> Option<Bytes> {
-        let chunk = match self {
+    /// The next chunk; an empty one after the last.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, MessageFailure>> {
+        Poll::Ready(Ok(match self {
+            Chunks::Reader { left: 0, .. } => Bytes::new(),
+            Chunks::Reader { reader, left } => {
+                let limit = MAX_CHUNK.min(*left);
+                let chunk = ready!(reader.poll_read(cx, limit))?;
+                if chunk.is_empty() || chunk.len() > limit {
+                    let reason = format!("{} bytes were read instead of 1 to {limit}", chunk.len());
+                    return Poll::Ready(Err(MessageFailure::Device { reason }));
+                }
+                *left -= chunk.len();
+                chunk
+            }
             Chunks::Owned(bytes) => bytes.split_to(bytes.len().min(MAX_CHUNK)),
             Chunks::Parts { first, rest } => {
                 let mut chunk = BytesMut::new();
@@ -141,8 +179,7 @@ impl Iterator for Chunks<'_> {
                 }
                 chunk.freeze()
             }
-        };
-        (!chunk.is_empty()).then_some(chunk)
+        }))
     }
 }
 
@@ -167,6 +204,24 @@ enum Wanted {
     Body(u64),
 }
 
+/// Why a body does not get through.
+enum Broken {
+    Lane(StreamError),
+    Body(MessageFailure),
+}
+
+impl From<StreamError> for Broken {
+    fn from(error: StreamError) -> Self {
+        Broken::Lane(error)
+    }
+}
+
+impl From<MessageFailure> for Broken {
+    fn from(failure: MessageFailure) -> Self {
+        Broken::Body(failure)
+    }
+}
+
 pub(super) async fn send<T: Transport>(
     inner: &Inner<T>,
     mut message: Outgoing<'_>,
@@ -179,22 +234,49 @@ pub(super) async fn send<T: Transport>(
     let phase = SendPhase::New;
     let id = inner.begin(Kind::Send(Sending { to, phase }));
     let operation = SendOperation { inner, id, to };
-    let hand_over = |core: &mut Core<'_, T>| core.hand_over(id, &message);
-    match inner.with(hand_over) {
+    if matches!(message.body, Content::Reader(_))
+        && (to == inner.group.rank() || message.length <= EAGER_LIMIT)
+    {
+        let bytes = operation.take_in(&mut message).await?;
+        message.body = Content::Owned(bytes);
+    }
+    let mut hand_over = |core: &mut Core<'_, T>| core.hand_over(id, &mut message);
+    match inner.with(&mut hand_over) {
         Poll::Ready(handed_over) => handed_over?,
-        Poll::Pending => poll_fn(|cx| inner.poll(id, cx, hand_over)).await?,
+        Poll::Pending => poll_fn(|cx| inner.poll(id, cx, &mut hand_over)).await?,
     }
     loop {
         match poll_fn(|cx| inner.poll(id, cx, |core| core.wanted(id))).await? {
             Wanted::Nothing => return Ok(()),
-            Wanted::Body(transfer) => operation.transfer(transfer, &message).await?,
+            Wanted::Body(transfer) => operation.transfer(transfer, &mut message).await?,
         }
     }
 }
 
 impl<T: Transport> SendOperation<'_, T> {
+    /// Reads the whole message.
+    async fn take_in(&self, message: &mut Outgoing<'_>) -> Result<Bytes, Cause> {
+        let mut bytes = reserve(message.length).map_err(Cause::Message)?;
+        let mut chunks = Chunks::new(message);
+        let there = |core: &mut Core<'_, T>| core.pending_while_there(self.id);
+        poll_fn(|cx| {
+            if let Poll::Ready(over) = self.inner.poll(self.id, cx, there) {
+                return Poll::Ready(over);
+            }
+            loop {
+                let chunk = ready!(chunks.poll_next(cx)).map_err(Cause::Message)?;
+                if chunk.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+        })
+        .await?;
+        Ok(bytes.into())
+    }
+
     /// Sends the body until the receiver has it or does not want it any more.
-    async fn transfer(&self, transfer: u64, message: &Outgoing<'_>) -> Result<(), Cause> {
+    async fn transfer(&self, transfer: u64, message: &mut Outgoing<'_>) -> Result<(), Cause> {
         let mut lane = None;
         let mut push = pin!(self.push(transfer, message, &mut lane));
         let mut pushed = false;
@@ -203,8 +285,11 @@ impl<T: Transport> SendOperation<'_, T> {
             if let Poll::Ready(over) = self.inner.poll(self.id, cx, over) {
                 return Poll::Ready(over);
             }
-            if !pushed && push.as_mut().poll(cx).is_ready() {
+            if !pushed && let Poll::Ready(result) = push.as_mut().poll(cx) {
                 pushed = true;
+                if let Err(failure) = result {
+                    return Poll::Ready(Err(Cause::Message(failure)));
+                }
             }
             Poll::Pending
         })
@@ -213,34 +298,48 @@ impl<T: Transport> SendOperation<'_, T> {
 
     /// Opens the lane and writes the body. The lane stays in `lane` until the receiver has answered. Where
     /// it breaks, what the receiver says on the message lane counts, or the end of the connection.
+    ///
+    /// It fails if the body cannot be read.
     async fn push(
         &self,
         transfer: u64,
-        message: &Outgoing<'_>,
+        message: &mut Outgoing<'_>,
         lane: &mut Option<BulkLane<SendOf<T>>>,
-    ) {
-        let error = match self.try_push(transfer, message, lane).await {
-            Err(error @ StreamError::Connection(_)) => error,
-            _ => return,
-        };
-        self.inner.with(|core| core.broke(self.to, &error));
+    ) -> Result<(), MessageFailure> {
+        match self.try_push(transfer, message, lane).await {
+            Err(Broken::Body(failure)) => return Err(failure),
+            Err(Broken::Lane(error @ StreamError::Connection(_))) => {
+                self.inner.with(|core| core.broke(self.to, &error));
+            }
+            Err(Broken::Lane(_)) | Ok(()) => {}
+        }
+        Ok(())
     }
 
     async fn try_push(
         &self,
         transfer: u64,
-        message: &Outgoing<'_>,
+        message: &mut Outgoing<'_>,
         lane: &mut Option<BulkLane<SendOf<T>>>,
-    ) -> Result<(), StreamError> {
+    ) -> Result<(), Broken> {
         let group = &self.inner.group;
         let opened = group
             .try_open_lane(self.to, LaneKind::Bulk, transfer)
             .await?;
         let lane = lane.insert(BulkLane::new(opened, BULK_PRIORITY));
-        for chunk in Chunks::new(message) {
-            lane.write_all(chunk).await?;
+        let mut chunks = Chunks::new(message);
+        loop {
+            let chunk = poll_fn(|cx| chunks.poll_next(cx)).await?;
+            if chunk.is_empty() {
+                return Ok(lane.finish()?);
+            }
+            let mut written = pin!(lane.write_all(chunk));
+            poll_fn(|cx| {
+                chunks.advance(cx);
+                written.as_mut().poll(cx)
+            })
+            .await?;
         }
-        lane.finish()
     }
 }
 
@@ -253,7 +352,7 @@ impl<T: Transport> Core<'_, T> {
     }
 
     /// Queues a message or its announcement on the lane, in turn.
-    fn hand_over(&mut self, id: u64, message: &Outgoing<'_>) -> Poll<Result<(), Cause>> {
+    fn hand_over(&mut self, id: u64, message: &mut Outgoing<'_>) -> Poll<Result<(), Cause>> {
         let (to, tag, dtype) = (message.to, message.tag, message.dtype);
         if self.inner.hub.is_changed() {
             self.pump();

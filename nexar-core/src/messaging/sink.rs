@@ -1,36 +1,8 @@
 //! Where received messages go.
 
-use super::error::MessageFailure;
+use super::{body::BodyWriter, error::MessageFailure};
 use crate::{DataType, Element, as_bytes_mut};
 use bytes::Bytes;
-
-/// Where a received message goes.
-pub(super) trait Sink: Send {
-    /// The element type that it takes; `None` for whatever comes.
-    fn expected(&self) -> Option<DataType> {
-        None
-    }
-
-    /// The longest message that it takes, in bytes.
-    fn capacity(&self) -> usize;
-
-    /// A message of this length begins, which is at most the capacity and a whole number of elements. It may begin
-    /// more than once: what came of the earlier one is void.
-    fn begin(&mut self, length: usize) -> Result<(), MessageFailure>;
-
-    /// The next bytes of the message. They may end within an element.
-    fn put(&mut self, chunk: &[u8]);
-
-    /// The whole message, instead of pieces.
-    fn put_whole(&mut self, message: Bytes) {
-        self.put(&message);
-    }
-
-    /// Whether what it was given can still be taken back.
-    fn may_begin_again(&self) -> bool {
-        true
-    }
-}
 
 /// Into slices, one after the other.
 pub(super) struct IntoParts<'a, 'b, E> {
@@ -60,7 +32,7 @@ impl<'a, 'b, E: Element> IntoParts<'a, 'b, E> {
     }
 }
 
-impl<E: Element> Sink for IntoParts<'_, '_, E> {
+impl<E: Element> BodyWriter for IntoParts<'_, '_, E> {
     fn expected(&self) -> Option<DataType> {
         self.expected
     }
@@ -110,7 +82,7 @@ pub(super) struct IntoBytes {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Sink for IntoBytes {
+impl BodyWriter for IntoBytes {
     fn capacity(&self) -> usize {
         self.max
     }
@@ -156,7 +128,7 @@ impl<E: Element> IntoVec<E> {
     }
 }
 
-impl<E: Element> Sink for IntoVec<E> {
+impl<E: Element> BodyWriter for IntoVec<E> {
     fn expected(&self) -> Option<DataType> {
         Some(E::DATA_TYPE)
     }
@@ -208,7 +180,7 @@ impl<F: FnMut(&[u8]) + Send> IntoVisitor<F> {
     }
 }
 
-impl<F: FnMut(&[u8]) + Send> Sink for IntoVisitor<F> {
+impl<F: FnMut(&[u8]) + Send> BodyWriter for IntoVisitor<F> {
     fn capacity(&self) -> usize {
         usize::MAX
     }
@@ -232,7 +204,7 @@ mod tests {
     use super::*;
 
     /// Hands over `bytes` in pieces of each length.
-    fn in_pieces(bytes: &[u8], mut check: impl FnMut(&mut dyn FnMut(&mut dyn Sink))) {
+    fn in_pieces(bytes: &[u8], mut check: impl FnMut(&mut dyn FnMut(&mut dyn BodyWriter))) {
         for piece in 1..=bytes.len() {
             check(&mut |sink| {
                 sink.begin(bytes.len()).unwrap();

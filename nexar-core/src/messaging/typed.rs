@@ -2,9 +2,7 @@
 
 use super::{
     Messenger, Received, Source, Tag,
-    inbox::Pattern,
-    recv,
-    send::{self, Content},
+    send::Content,
     sink::{IntoParts, IntoVec},
 };
 use crate::{Element, Result, transport::Transport};
@@ -124,19 +122,11 @@ impl<T: Transport> Messenger<T> {
         (source, recv_tag): (impl Into<Source>, impl Into<Tag>),
         buffer: &mut [R],
     ) -> Result<Received> {
-        let operation = "send_recv";
-        let (source, tag) = (source.into(), recv_tag.into());
+        let outgoing = (to, send_tag, Some(S::DATA_TYPE));
         let body = Content::Slice(S::as_bytes(elements));
-        let message = self.outgoing(operation, to, send_tag, Some(S::DATA_TYPE), body)?;
-        self.check_rank(operation, source)?;
+        let incoming = (source.into(), recv_tag.into());
         let mut buffers = [buffer];
         let mut sink = IntoParts::new(&mut buffers);
-        let receive = recv::receive(&self.inner, Pattern { source, tag }, &mut sink);
-        let send = send::send(&self.inner, message);
-        let both = async { tokio::join!(send, receive) };
-        // What was sent goes out at the end of driving.
-        let (sent, received) = self.drive(false, both).await;
-        sent.map_err(|cause| self.error(operation, to.into(), send_tag.into(), cause))?;
-        received.map_err(|cause| self.error(operation, source, tag, cause))
+        self.exchange(outgoing, body, incoming, &mut sink).await
     }
 }

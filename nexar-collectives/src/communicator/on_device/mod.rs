@@ -1,5 +1,6 @@
-//! The collectives on buffers in the memory of a device.
+//! Collectives and messages on buffers in the memory of a device.
 
+mod messages;
 mod started;
 mod whole;
 
@@ -16,7 +17,7 @@ use nexar_core::{Element, Error, ReduceOp, Result, transport::Transport};
 use nexar_device::{DeviceAdapter, DeviceBuffer, DeviceError};
 use std::{fmt, future::Future, sync::Arc};
 
-/// The collectives of a [`Communicator`] on buffers in the memory of a device, such as that of a GPU; made by
+/// The collectives and messages of a [`Communicator`] on buffers in the memory of a device, such as that of a GPU; made by
 /// [`Communicator::on_device`].
 ///
 /// Each method is the one of the same name of [`Communicator`], with [`DeviceBuffer`]s in the place of slices: the same
@@ -24,7 +25,7 @@ use std::{fmt, future::Future, sync::Arc};
 /// host memory. In addition, it fails with [`Error::Device`] if a buffer is not where the adapter reaches it, before anything
 /// is sent. A device that fails, then or later, fails the operation on this rank and on all that have not done it yet, and
 /// the next one on the others; on this rank, too, the error is then an [`Error::Operation`] that has the device's message
-/// as text. What was passed to an operation that is started is lost with its error, the buffers with their memory.
+/// as text. A message that it fails concerns this rank alone, and the communicator goes on. What was passed to an operation that is started is lost with its error, the buffers with their memory.
 ///
 /// # Streams
 ///
@@ -75,7 +76,7 @@ pub struct OnDevice<'c, T: Transport, D: DeviceAdapter> {
 }
 
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
-    /// The collectives on buffers in the memory of a device.
+    /// Collectives and messages on buffers in the memory of a device.
     pub fn on_device(&self) -> OnDevice<'_, T, D> {
         OnDevice { comm: self }
     }
