@@ -2,11 +2,17 @@
 
 use crate::{
     adapter::{Access, DeviceAdapter, DeviceError, ExecutionQueue},
+    copy::{CopyIn, CopyOut},
     reduce,
     region::{MemorySpace, Region},
 };
 use nexar_core::{DataType, Element, as_bytes_mut};
-use std::{collections::VecDeque, fmt, future::poll_fn, marker::PhantomData, task::Poll};
+use std::{
+    fmt,
+    future::poll_fn,
+    marker::PhantomData,
+    task::{Poll, ready},
+};
 
 /// Elements in memory that an adapter reaches, such as that of a GPU.
 ///
@@ -250,6 +256,7 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
     ) -> impl Future<Output = Result<(), DeviceError>> + Send + 'a {
         // SAFETY: it is used for reading, while this is borrowed.
         let access = (self.check(target.len())).and_then(|()| unsafe { self.open() });
+        let slots = self.adapter.capabilities().slots;
         async move {
             // SAFETY: `store` writes 0 or 1 for bools.
             let target = unsafe { as_bytes_mut(target) };
@@ -258,7 +265,7 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
                     store(E::DATA_TYPE, target, view.as_ref());
                     Ok(())
                 }
-                Access::Staged(queue) => self.copy_out(queue, target).await,
+                Access::Staged(queue) => copy_out(E::DATA_TYPE, queue, slots, target).await,
             }
         }
     }
@@ -278,6 +285,7 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
     ) -> impl Future<Output = Result<(), DeviceError>> + Send + 'a {
         // SAFETY: this is borrowed exclusively, and elements are written.
         let access = (self.check(source.len())).and_then(|()| unsafe { self.open() });
+        let slots = self.adapter.capabilities().slots;
         async move {
             let source = E::as_bytes(source);
             match access? {
@@ -285,68 +293,9 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
                     view.as_mut().copy_from_slice(source);
                     Ok(())
                 }
-                Access::Staged(queue) => self.copy_in(queue, source).await,
+                Access::Staged(queue) => copy_in(queue, slots, source).await,
             }
         }
-    }
-
-    async fn copy_out(&self, mut queue: D::Queue, target: &mut [u8]) -> Result<(), DeviceError> {
-        let mut under_way = VecDeque::new();
-        let mut start = 0;
-        while start < target.len() || !under_way.is_empty() {
-            let slot = match start < target.len() {
-                true => self.slot(&mut queue, under_way.len()).await?,
-                false => None,
-            };
-            if let Some(slot) = slot {
-                let end = target.len().min(start + slot.as_ref().len());
-                under_way.push_back((start..end, queue.copy_out(start..end, slot, 0)));
-                start = end;
-            } else if let Some((range, copy)) = under_way.pop_front() {
-                let slot = copy.await?;
-                let length = range.len();
-                store(E::DATA_TYPE, &mut target[range], &slot.as_ref()[..length]);
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy_in(&self, mut queue: D::Queue, source: &[u8]) -> Result<(), DeviceError> {
-        let mut under_way = VecDeque::new();
-        let mut start = 0;
-        while start < source.len() || !under_way.is_empty() {
-            let slot = match start < source.len() {
-                true => self.slot(&mut queue, under_way.len()).await?,
-                false => None,
-            };
-            if let Some(mut slot) = slot {
-                let end = source.len().min(start + slot.as_ref().len());
-                slot.as_mut()[..end - start].copy_from_slice(&source[start..end]);
-                under_way.push_back(queue.copy_in(slot, 0, start..end));
-                start = end;
-            } else if let Some(copy) = under_way.pop_front() {
-                copy.await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A slot for the next piece; none if one that is under way should end first. This takes no more than half
-    /// of all slots, and waits for none while it holds one: others may wait in the same way.
-    async fn slot(
-        &self,
-        queue: &mut D::Queue,
-        under_way: usize,
-    ) -> Result<Option<<D::Queue as ExecutionQueue>::Slot>, DeviceError> {
-        if under_way > self.adapter.capabilities().slots / 2 {
-            return Ok(None);
-        }
-        poll_fn(|cx| match queue.poll_slot(cx) {
-            Poll::Ready(slot) => Poll::Ready(slot.map(Some)),
-            Poll::Pending if under_way > 0 => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
     }
 
     fn check(&self, len: usize) -> Result<(), DeviceError> {
@@ -361,6 +310,47 @@ impl<E: Element, D: DeviceAdapter> DeviceBuffer<E, D> {
         let bytes = len * size_of::<E>();
         Err(DeviceError::Length { bytes, what })
     }
+}
+
+async fn copy_out<Q: ExecutionQueue>(
+    dtype: DataType,
+    queue: Q,
+    slots: usize,
+    target: &mut [u8],
+) -> Result<(), DeviceError> {
+    let (mut copy, mut at) = (CopyOut::new(queue, slots), 0);
+    poll_fn(|cx| {
+        while at < target.len() {
+            let piece = ready!(copy.poll_bytes(cx))?;
+            let length = piece.len();
+            store(dtype, &mut target[at..at + length], piece);
+            copy.consume(length);
+            at += length;
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+async fn copy_in<Q: ExecutionQueue>(
+    queue: Q,
+    slots: usize,
+    mut source: &[u8],
+) -> Result<(), DeviceError> {
+    let mut copy = CopyIn::new(queue, slots);
+    poll_fn(|cx| {
+        while !source.is_empty() {
+            ready!(copy.poll_room(cx))?;
+            let room = copy.room();
+            let length = room.len();
+            let (now, later) = source.split_at(length);
+            room.copy_from_slice(now);
+            copy.commit(length);
+            source = later;
+        }
+        copy.poll_done(cx)
+    })
+    .await
 }
 
 /// Copies elements of which the bytes come from outside.

@@ -23,6 +23,7 @@
 
 mod adapter;
 mod buffer;
+mod copy;
 mod cpu;
 #[cfg(all(feature = "cuda", target_pointer_width = "64"))]
 pub mod cuda;
@@ -34,5 +35,6 @@ pub mod testing;
 
 pub use adapter::{Access, Capabilities, DeviceAdapter, DeviceError, ExecutionQueue};
 pub use buffer::DeviceBuffer;
+pub use copy::{CopyIn, CopyOut};
 pub use cpu::CpuAdapter;
 pub use region::{HostView, MemorySpace, Region};

@@ -1,4 +1,4 @@
-//! Measures the staging of GPU memory: copies alone, the network alone, and an all-reduce in which both overlap.
+//! Measures the staging of GPU memory: copies alone, the network alone, and an all-reduce and messages in which both overlap.
 //!
 //! ```text
 //! cargo build --release -p nexar-bench --features cuda --bin nexar-run --example device_staging
@@ -182,6 +182,18 @@ async fn measure(
         "copy, all-reduce, copy, one after the other",
         in_turn.await?,
     );
+    let (rank, world) = (comm.rank(), comm.world_size());
+    let (next, previous) = ((rank + 1) % world, (rank + world - 1) % world);
+    let network = bench.time(async || {
+        let received = comm.send_recv(&host, next, 0, &mut back, previous, 0);
+        Ok(received.await.map(drop)?)
+    });
+    add("message to the next rank, host memory", network.await?);
+    let staged = bench.time(async || {
+        let received = on_device.send_recv(&buffer, next, 0, &mut other, previous, 0);
+        Ok(received.await.map(drop)?)
+    });
+    add("message to the next rank, device memory", staged.await?);
     Ok(rows)
 }
 
@@ -196,15 +208,16 @@ fn print(args: &Args, rows: &[Row]) {
         let row = rows.iter().find(|row| row.what == what);
         row.map_or(f64::NAN, |row| row.seconds)
     };
-    let (out, into) = (find("copy to the host"), find("copy to the device"));
-    let network = find("all-reduce of host memory");
-    let floor = out.max(into).max(network);
+    let copies = find("copy to the host").max(find("copy to the device"));
+    let floor = copies.max(find("all-reduce of host memory"));
     let ratio = |what| find(what) / floor;
+    let message = copies.max(find("message to the next rank, host memory"));
     println!(
         "\nThe longest of copy out, copy in and network takes {:.1} ms; staged, the all-reduce takes {:.2} times as \
-         long, one after the other {:.2} times.",
+         long, one after the other {:.2} times. A staged message takes {:.2} times as long as its longest.",
         floor * 1e3,
         ratio("all-reduce of device memory"),
         ratio("copy, all-reduce, copy, one after the other"),
+        find("message to the next rank, device memory") / message,
     );
 }

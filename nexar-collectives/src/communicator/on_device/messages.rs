@@ -9,66 +9,41 @@ use nexar_core::{
     transport::Transport,
 };
 use nexar_device::{
-    Access, DeviceAdapter, DeviceBuffer, DeviceError, ExecutionQueue, HostView, reduce,
+    Access, CopyIn, CopyOut, DeviceAdapter, DeviceBuffer, DeviceError, ExecutionQueue, HostView,
+    reduce,
 };
 use std::{
-    collections::VecDeque,
     future::Future,
-    ops::Range,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 /// A buffer that is sent.
 struct Reader<Q: ExecutionQueue> {
-    memory: Memory<Q>,
+    memory: Readable<Q>,
     length: usize,
     dtype: DataType,
-    /// The first byte that is not being copied to the host yet.
-    next: usize,
-    copies: VecDeque<(usize, Q::Transfer)>,
-    /// A copy that has ended, and what of it was not read yet.
-    here: Option<(Q::Slot, Range<usize>)>,
+}
+
+enum Readable<Q: ExecutionQueue> {
+    /// With the byte that comes next.
+    Host(HostView, usize),
+    Staged(CopyOut<Q>),
 }
 
 /// A buffer that receives.
 struct Writer<Q: ExecutionQueue> {
-    memory: Memory<Q>,
+    memory: Writable<Q>,
     capacity: usize,
     dtype: DataType,
-    /// Length of the message, and how many bytes of it have been put.
-    length: usize,
-    next: usize,
-    /// What is being filled, and how far it is.
-    filling: Option<(Q::Slot, usize)>,
-    copies: VecDeque<Q::Transfer>,
+    /// Bytes of the message that were not put yet.
+    left: usize,
 }
 
-enum Memory<Q> {
-    Host(HostView),
-    /// With the number of copies that may be under way.
-    Staged(Q, usize),
-}
-
-impl<Q: ExecutionQueue> Memory<Q> {
-    /// # Safety
-    ///
-    /// That of [`DeviceBuffer::open`].
-    unsafe fn open<E: Element, D: DeviceAdapter<Queue = Q>>(
-        operation: &'static str,
-        buffer: &DeviceBuffer<E, D>,
-    ) -> Result<Self> {
-        // SAFETY: as the caller promises.
-        let access = unsafe { buffer.open() };
-        let slots = buffer.adapter().capabilities().slots;
-        Ok(
-            match access.map_err(|error| unreachable(operation, error))? {
-                Access::Host(view) => Memory::Host(view),
-                Access::Staged(queue) => Memory::Staged(queue, (slots / 2).max(1)),
-            },
-        )
-    }
+enum Writable<Q: ExecutionQueue> {
+    /// With the byte that comes next.
+    Host(HostView, usize),
+    Staged(CopyIn<Q>),
 }
 
 fn failed(error: DeviceError) -> MessageFailure {
@@ -82,14 +57,17 @@ impl<Q: ExecutionQueue> Reader<Q> {
         operation: &'static str,
         buffer: &DeviceBuffer<E, D>,
     ) -> Result<Self> {
+        let slots = buffer.adapter().capabilities().slots;
+        // SAFETY: the send reads it only while it has the buffer.
+        let access = unsafe { buffer.open() };
+        let memory = match access.map_err(|error| unreachable(operation, error))? {
+            Access::Host(view) => Readable::Host(view, 0),
+            Access::Staged(queue) => Readable::Staged(CopyOut::new(queue, slots)),
+        };
         Ok(Reader {
-            // SAFETY: the send reads it only while it has the buffer.
-            memory: unsafe { Memory::open(operation, buffer) }?,
+            memory,
             length: buffer.len() * size_of::<E>(),
             dtype: E::DATA_TYPE,
-            next: 0,
-            copies: VecDeque::new(),
-            here: None,
         })
     }
 
@@ -102,23 +80,6 @@ impl<Q: ExecutionQueue> Reader<Q> {
         let dtype = Some(self.dtype);
         messages.send_body(to, tag, dtype, &mut self).await
     }
-
-    /// Begins copies, as many as may be; the last poll for a slot.
-    fn load(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<(), DeviceError>> {
-        let Memory::Staged(queue, limit) = &mut self.memory else {
-            return Poll::Ready(Ok(()));
-        };
-        while self.next < self.length
-            && self.copies.len() + usize::from(self.here.is_some()) < *limit
-        {
-            let slot = ready!(queue.poll_slot(cx))?;
-            let end = self.length.min(self.next + slot.as_ref().len());
-            let copy = queue.copy_out(self.next..end, slot, 0);
-            self.copies.push_back((end - self.next, copy));
-            self.next = end;
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
 impl<Q: ExecutionQueue> BodyReader for Reader<Q> {
@@ -127,9 +88,10 @@ impl<Q: ExecutionQueue> BodyReader for Reader<Q> {
     }
 
     fn begin(&mut self) {
-        self.next = 0;
-        self.copies.clear();
-        self.here = None;
+        match &mut self.memory {
+            Readable::Host(_, next) => *next = 0,
+            Readable::Staged(copy) => copy.restart(),
+        }
     }
 
     fn poll_read(
@@ -137,38 +99,27 @@ impl<Q: ExecutionQueue> BodyReader for Reader<Q> {
         cx: &mut Context<'_>,
         limit: usize,
     ) -> Poll<std::result::Result<Bytes, MessageFailure>> {
-        if let Memory::Host(view) = &self.memory {
-            let start = self.next;
-            self.next = self.length.min(start + limit);
-            let chunk = Bytes::copy_from_slice(&view.as_ref()[start..self.next]);
-            return Poll::Ready(Ok(chunk));
-        }
-        loop {
-            if let Poll::Ready(loaded) = self.load(cx) {
-                loaded.map_err(failed)?;
+        let start = |bytes: &[u8]| Bytes::copy_from_slice(&bytes[..bytes.len().min(limit)]);
+        let chunk = match &mut self.memory {
+            Readable::Host(view, next) => {
+                let chunk = start(&view.as_ref()[*next..]);
+                *next += chunk.len();
+                chunk
             }
-            if let Some((slot, left)) = &mut self.here {
-                let end = left.end.min(left.start + limit);
-                let chunk = Bytes::copy_from_slice(&slot.as_ref()[left.start..end]);
-                left.start = end;
-                if left.start == left.end {
-                    self.here = None;
-                }
-                return Poll::Ready(Ok(chunk));
+            Readable::Staged(copy) => {
+                let chunk = start(ready!(copy.poll_bytes(cx)).map_err(failed)?);
+                copy.consume(chunk.len());
+                chunk
             }
-            let Some((length, copy)) = self.copies.front_mut() else {
-                // It waits for a slot.
-                return Poll::Pending;
-            };
-            let slot = ready!(Pin::new(copy).poll(cx)).map_err(failed)?;
-            self.here = Some((slot, 0..*length));
-            self.copies.pop_front();
-        }
+        };
+        Poll::Ready(Ok(chunk))
     }
 
     fn advance(&mut self, cx: &mut Context<'_>) {
-        // An error shows again when the next chunk is read.
-        let _ = self.load(cx);
+        if let Readable::Staged(copy) = &mut self.memory {
+            // An error shows again when the next bytes are read.
+            let _ = copy.poll_ahead(cx);
+        }
     }
 }
 
@@ -178,15 +129,18 @@ impl<Q: ExecutionQueue> Writer<Q> {
         operation: &'static str,
         buffer: &mut DeviceBuffer<E, D>,
     ) -> Result<Self> {
+        let slots = buffer.adapter().capabilities().slots;
+        // SAFETY: the receive uses it only while it has the buffer, and `store` writes elements.
+        let access = unsafe { buffer.open() };
+        let memory = match access.map_err(|error| unreachable(operation, error))? {
+            Access::Host(view) => Writable::Host(view, 0),
+            Access::Staged(queue) => Writable::Staged(CopyIn::new(queue, slots)),
+        };
         Ok(Writer {
-            // SAFETY: the receive uses it only while it has the buffer, and `store` writes elements.
-            memory: unsafe { Memory::open(operation, buffer) }?,
+            memory,
             capacity: buffer.len() * size_of::<E>(),
             dtype: E::DATA_TYPE,
-            length: 0,
-            next: 0,
-            filling: None,
-            copies: VecDeque::new(),
+            left: 0,
         })
     }
 
@@ -197,23 +151,6 @@ impl<Q: ExecutionQueue> Writer<Q> {
         tag: Tag,
     ) -> Result<Received> {
         messages.recv_body(source, tag, &mut self).await
-    }
-
-    /// Ready when fewer than `most` copies are under way.
-    fn poll_copies(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: usize,
-    ) -> Poll<std::result::Result<(), MessageFailure>> {
-        while let Some(copy) = self.copies.front_mut() {
-            match Pin::new(copy).poll(cx) {
-                Poll::Ready(copied) => copied.map_err(failed)?,
-                Poll::Pending if self.copies.len() < most => break,
-                Poll::Pending => return Poll::Pending,
-            };
-            self.copies.pop_front();
-        }
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -227,59 +164,54 @@ impl<Q: ExecutionQueue> BodyWriter for Writer<Q> {
     }
 
     fn begin(&mut self, length: usize) -> std::result::Result<(), MessageFailure> {
-        (self.length, self.next, self.filling) = (length, 0, None);
-        // Copies of what is void come before those that follow.
-        self.copies.clear();
+        self.left = length;
+        match &mut self.memory {
+            Writable::Host(_, next) => *next = 0,
+            Writable::Staged(copy) => copy.restart(length),
+        }
         Ok(())
     }
 
     fn put(&mut self, chunk: &[u8]) {
-        let chunk = &chunk[..chunk.len().min(self.length - self.next)];
-        let (start, end) = (self.next, self.next + chunk.len());
-        self.next = end;
         match &mut self.memory {
-            Memory::Host(view) => store(self.dtype, &mut view.as_mut()[start..end], chunk),
-            Memory::Staged(queue, _) => {
-                let Some((mut slot, filled)) = self.filling.take() else {
-                    return;
-                };
-                let full = filled + chunk.len();
-                store(self.dtype, &mut slot.as_mut()[filled..full], chunk);
-                if end < self.length && full < slot.as_ref().len() {
-                    self.filling = Some((slot, full));
-                } else {
-                    let copy = queue.copy_in(slot, 0, end - full..end);
-                    self.copies.push_back(copy);
-                }
+            Writable::Host(view, next) => {
+                let chunk = &chunk[..chunk.len().min(self.left)];
+                let end = *next + chunk.len();
+                store(self.dtype, &mut view.as_mut()[*next..end], chunk);
+                *next = end;
+                self.left -= chunk.len();
+            }
+            Writable::Staged(copy) => {
+                let room = copy.room();
+                let length = room.len().min(chunk.len());
+                store(self.dtype, &mut room[..length], &chunk[..length]);
+                copy.commit(length);
             }
         }
     }
 
     fn waits(&self) -> bool {
-        matches!(self.memory, Memory::Staged(..))
+        matches!(self.memory, Writable::Staged(_))
     }
 
     fn poll_room(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<std::result::Result<usize, MessageFailure>> {
-        let Memory::Staged(_, limit) = &self.memory else {
-            return Poll::Ready(Ok(usize::MAX));
-        };
-        let limit = *limit;
-        ready!(self.poll_copies(cx, limit))?;
-        if self.filling.is_none()
-            && let Memory::Staged(queue, _) = &mut self.memory
-        {
-            let slot = ready!(queue.poll_slot(cx)).map_err(failed)?;
-            self.filling = Some((slot, 0));
-        }
-        let room = |(slot, filled): &(Q::Slot, usize)| slot.as_ref().len() - filled;
-        Poll::Ready(Ok(self.filling.as_ref().map_or(0, room)))
+        Poll::Ready(Ok(match &mut self.memory {
+            Writable::Host(..) => usize::MAX,
+            Writable::Staged(copy) => {
+                ready!(copy.poll_room(cx)).map_err(failed)?;
+                copy.room().len()
+            }
+        }))
     }
 
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<(), MessageFailure>> {
-        self.poll_copies(cx, 0)
+        match &mut self.memory {
+            Writable::Host(..) => Poll::Ready(Ok(())),
+            Writable::Staged(copy) => copy.poll_done(cx).map_err(failed),
+        }
     }
 }
 
