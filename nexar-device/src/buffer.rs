@@ -322,8 +322,11 @@ async fn copy_out<Q: ExecutionQueue>(
     poll_fn(|cx| {
         while at < target.len() {
             let piece = ready!(copy.poll_bytes(cx))?;
-            let length = piece.len();
-            store(dtype, &mut target[at..at + length], piece);
+            let length = piece.len().min(target.len() - at);
+            if length == 0 {
+                return Poll::Ready(Err(too_short(at, target.len())));
+            }
+            store(dtype, &mut target[at..at + length], &piece[..length]);
             copy.consume(length);
             at += length;
         }
@@ -337,12 +340,16 @@ async fn copy_in<Q: ExecutionQueue>(
     slots: usize,
     mut source: &[u8],
 ) -> Result<(), DeviceError> {
-    let mut copy = CopyIn::new(queue, slots);
+    let (mut copy, all) = (CopyIn::new(queue, slots), source.len());
+    copy.restart(all);
     poll_fn(|cx| {
         while !source.is_empty() {
             ready!(copy.poll_room(cx))?;
             let room = copy.room();
             let length = room.len();
+            if length == 0 {
+                return Poll::Ready(Err(too_short(all - source.len(), all)));
+            }
             let (now, later) = source.split_at(length);
             room.copy_from_slice(now);
             copy.commit(length);
@@ -351,6 +358,12 @@ async fn copy_in<Q: ExecutionQueue>(
         copy.poll_done(cx)
     })
     .await
+}
+
+/// The adapter's queue has fewer bytes than the buffer.
+fn too_short(bytes: usize, buffer: usize) -> DeviceError {
+    let what = format!("region of a buffer of {buffer} bytes");
+    DeviceError::Length { bytes, what }
 }
 
 /// Copies elements of which the bytes come from outside.

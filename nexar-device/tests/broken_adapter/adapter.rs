@@ -49,6 +49,8 @@ pub(crate) enum Lie {
     DirtyMemory,
     /// Fill writes zeros.
     FillsZero,
+    /// A queue says that its region is shorter or longer by so many bytes.
+    OtherLength(isize),
 }
 
 /// The simulated device with a lie.
@@ -262,7 +264,10 @@ impl ExecutionQueue for BrokenQueue {
     type Transfer = BrokenTransfer;
 
     fn region_len(&self) -> usize {
-        self.len
+        match self.broken.lie {
+            Lie::OtherLength(more) => self.len.saturating_add_signed(more),
+            _ => self.len,
+        }
     }
 
     fn poll_slot(&mut self, cx: &mut Context<'_>) -> Poll<Result<BrokenSlot, DeviceError>> {

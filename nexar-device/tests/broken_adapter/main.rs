@@ -5,7 +5,7 @@ mod adapter;
 
 use adapter::{Broken, Lie};
 use nexar_device::{
-    MemorySpace,
+    DeviceBuffer, MemorySpace,
     testing::{CASES, Harness, Limits, MemoryDevice, Work, run_case},
 };
 use std::{any::Any, panic::catch_unwind, time::Duration};
@@ -234,4 +234,29 @@ fn forgotten_wakers_are_found() {
 fn overtaken_queues_are_found() {
     let sure = ["copies_come_after_those_of_dropped_queues"];
     assert_among_failing(Lie::IgnoresDroppedQueues, &sure);
+}
+
+/// It is an error, or the data is right: no panic, and no wait without end.
+#[tokio::test]
+async fn buffers_survive_a_queue_of_another_length() {
+    let space = MemorySpace::Device(0);
+    let data: Vec<u8> = (0..100).collect();
+    for more in [0, -1, -100, 1, 1000] {
+        let device = MemoryDevice::builder().slot_len(16).build();
+        let broken = Broken::new(device.clone(), Lie::OtherLength(more));
+        let mut buffer = DeviceBuffer::<u8, _>::zeroed(&broken, space, 100).expect("memory");
+        let mut found = vec![0; 100];
+        match buffer.copy_from(&data).await {
+            Ok(()) => {
+                device.read(buffer.address(), &mut found).expect("memory");
+                assert!(more >= 0 && found == data, "{more}");
+            }
+            Err(error) => assert!(more < 0, "{more}: {error}"),
+        }
+        device.write(buffer.address(), &data).expect("memory");
+        match buffer.copy_to(&mut found).await {
+            Ok(()) => assert!(more >= 0 && found == data, "{more}"),
+            Err(error) => assert!(more != 0, "{error}"),
+        }
+    }
 }
