@@ -9,7 +9,7 @@ use super::{
     state::{Core, Inner},
 };
 use crate::{
-    Failure,
+    DataType, Failure,
     membership::RecvOf,
     transport::{RecvStream, StreamError, Transport},
 };
@@ -44,17 +44,19 @@ pub(super) async fn receive<T: Transport>(
     pattern: Pattern,
     sink: &mut dyn BodyWriter,
 ) -> Result<Received, Cause> {
+    // What it says first counts: it is foreign code, and may say something else the next time.
+    let (capacity, expected, waits) = (sink.capacity(), sink.expected(), sink.waits());
     let id = inner.begin(Kind::Receive(Receiving {
         pattern,
-        capacity: sink.capacity(),
-        expected: sink.expected(),
+        capacity,
+        expected,
         posted: false,
         matched: None,
     }));
     let operation = ReceiveOperation { inner, id };
     loop {
         let found = poll_fn(|cx| inner.poll(id, cx, |core| core.matched(id))).await?;
-        if let Err(refused) = fits(&found.received, sink) {
+        if let Err(refused) = fits(&found.received, capacity, expected) {
             if operation.finish(&found).is_none() {
                 continue;
             }
@@ -67,20 +69,19 @@ pub(super) async fn receive<T: Transport>(
             ..
         } = found.received;
         sink.begin(length).map_err(Cause::Message)?;
-        if !found.remote {
-            if sink.waits() && !operation.copy(&found, sink).await? {
-                continue;
-            }
+        if !found.remote && !waits {
             let Some(bytes) = operation.finish(&found) else {
                 continue;
             };
-            if !sink.waits() {
-                sink.put_whole(bytes);
-            }
+            sink.put_whole(bytes);
             return Ok(found.received);
         }
-        if length == 0 || operation.transfer(&found, sink).await? {
-            // It is complete, even if it was withdrawn at the last moment.
+        let complete = match found.remote {
+            true => length == 0 || operation.transfer(&found, sink).await?,
+            false => operation.copy(&found, sink).await?,
+        };
+        if complete {
+            // Even if it was withdrawn at the last moment.
             operation.finish(&found);
             return Ok(found.received);
         }
@@ -91,7 +92,11 @@ pub(super) async fn receive<T: Transport>(
 }
 
 /// Whether a receive can have a message.
-fn fits(message: &Received, sink: &dyn BodyWriter) -> Result<(), MessageFailure> {
+fn fits(
+    message: &Received,
+    capacity: usize,
+    expected: Option<DataType>,
+) -> Result<(), MessageFailure> {
     let Received {
         source,
         tag,
@@ -99,8 +104,7 @@ fn fits(message: &Received, sink: &dyn BodyWriter) -> Result<(), MessageFailure>
         length,
         ..
     } = *message;
-    let capacity = sink.capacity();
-    match sink.expected() {
+    match expected {
         Some(expected) if dtype != Some(expected) => Err(MessageFailure::WrongType {
             source,
             tag,

@@ -4,9 +4,10 @@ use crate::world::{World, at_most, body, settle, start};
 use bytes::Bytes;
 use nexar_core::{
     DataType, Error, TimeLimits,
-    messaging::{BodyReader, BodyWriter, MessageFailure, Source, Tag, WaitingFor},
+    messaging::{BodyReader, BodyWriter, MessageFailure, OWN_LIMIT, Source, Tag, WaitingFor},
 };
 use std::{
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -264,5 +265,142 @@ async fn a_body_that_does_not_come_is_a_time_out() {
         };
         let waiting_for = WaitingFor::Body;
         assert_eq!(error.cause, MessageFailure::TimedOut { limit, waiting_for });
+    }
+}
+
+/// Says something else each time: its capacity, its type, whether it waits, by which of them `fickle` is.
+struct Fickle {
+    bytes: Vec<u8>,
+    fickle: usize,
+    calls: AtomicUsize,
+}
+
+impl Fickle {
+    fn is_first(&self, which: usize) -> bool {
+        which != self.fickle || self.calls.fetch_add(1, Ordering::Relaxed) == 0
+    }
+}
+
+impl BodyWriter for Fickle {
+    fn expected(&self) -> Option<DataType> {
+        let wrong = self.fickle == 1 && self.is_first(1);
+        Some(if wrong { DataType::U8 } else { DataType::U16 })
+    }
+
+    fn capacity(&self) -> usize {
+        let short = self.fickle == 0 && self.is_first(0);
+        if short { 10 } else { 1 << 20 }
+    }
+
+    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn put(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
+    }
+
+    fn waits(&self) -> bool {
+        self.fickle == 2 && self.is_first(2)
+    }
+}
+
+/// What it says first counts, so that nobody waits for what does not come.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_contradicts_itself_is_an_error_or_gets_everything_once() {
+    let world = World::new(2).await;
+    let [zero, one] = &world.ranks[..] else {
+        panic!()
+    };
+    for length in [1000, 200_000] {
+        for fickle in 0..3 {
+            let message = vec![7_u16; length / 2];
+            let (bytes, calls) = (Vec::new(), AtomicUsize::new(0));
+            let mut into = Fickle {
+                bytes,
+                fickle,
+                calls,
+            };
+            let (sent, received) = tokio::join!(
+                zero.send_elements(1, 5, &message),
+                one.recv_body(0, 5, &mut into)
+            );
+            sent.unwrap();
+            match (fickle, received) {
+                (0, Err(Error::Message(error))) => {
+                    assert!(matches!(
+                        error.cause,
+                        MessageFailure::Truncated { capacity: 10, .. }
+                    ));
+                }
+                (1, Err(Error::Message(error))) => {
+                    assert!(matches!(error.cause, MessageFailure::WrongType { .. }));
+                }
+                (2, Ok(_)) => assert_eq!(into.bytes.len(), length),
+                (_, other) => panic!("{fickle}, {length}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// It waits for room, and cannot begin again.
+struct Once(Vec<u8>);
+
+impl BodyWriter for Once {
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
+
+    fn begin(&mut self, _length: usize) -> Result<(), MessageFailure> {
+        assert!(self.0.is_empty(), "it begins once");
+        Ok(())
+    }
+
+    fn put(&mut self, chunk: &[u8]) {
+        self.0.extend_from_slice(chunk);
+    }
+
+    fn may_begin_again(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, MessageFailure>> {
+        match self.0.len() {
+            0 => Poll::Ready(Ok(10)),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// The same for a message of another rank and of this one.
+#[tokio::test]
+async fn a_message_withdrawn_halfway_does_not_begin_again_where_it_cannot() {
+    let world = World::new(2).await;
+    for from in [0, 1] {
+        let (sender, receiver) = (&world.ranks[from], &world.ranks[1]);
+        if from == 1 {
+            // Beside it, a message to the own rank waits until it is taken.
+            let first = vec![0; OWN_LIMIT].into();
+            sender.send(1, 9, first).await.unwrap();
+        }
+        let message = vec![1; 100_000];
+        let mut send = Box::pin(sender.send_from(1, 5, &message[..]));
+        assert!(at_most(1, send.as_mut()).await.is_none());
+        let receive = {
+            let receiver = receiver.clone();
+            start(async move { receiver.recv_body(from, 5, &mut Once(Vec::new())).await }).await
+        };
+        at_most(20, send.as_mut()).await;
+        drop(send);
+        let Err(Error::Message(error)) = receive.await.unwrap() else {
+            panic!("it is withdrawn")
+        };
+        let (source, tag) = (from, 5);
+        assert_eq!(error.cause, MessageFailure::Withdrawn { source, tag });
     }
 }
