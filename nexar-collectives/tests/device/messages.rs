@@ -206,6 +206,46 @@ async fn many_messages_at_a_time() {
     .await;
 }
 
+/// Also where the device takes its time with one of them.
+#[tokio::test]
+async fn sends_that_are_started_leave_in_their_order() {
+    let (devices, _network, ranks) = simulated_world(2).await;
+    let adapter = &devices[0].adapter;
+    let rank = Rank {
+        comm: &*ranks[0],
+        devices: devices[0].clone(),
+    };
+    for counts in [[60_000, 1, 5], [EAGER, EAGER + 1, 2], [3 * EAGER, 7, 60_000]] {
+        let stream = adapter.stream();
+        let mut buffers = Vec::new();
+        for (index, count) in counts.into_iter().enumerate() {
+            buffers.push(rank.buffer(&values::<u8>(index, count)).await);
+        }
+        // SAFETY: the stream exists as long as the adapter.
+        let first = unsafe { buffers.remove(0).on_stream(stream) };
+        let held = adapter.hold(stream).unwrap();
+        let device = ranks[0].on_device();
+        let mut sent = vec![device.start_send(first, 1, 5)];
+        sent.extend(buffers.into_iter().map(|buffer| device.start_send(buffer, 1, 5)));
+        let on_host = ranks[0].start_send(vec![9_u8; 9], 1, 5);
+        // Another tag does not wait.
+        let other = ranks[0].start_send(vec![8_u8], 1, 6);
+        assert_eq!(ranks[1].recv_vec::<u8>(0, 6, 9).await.unwrap().1, [8]);
+        other.await.unwrap();
+        drop(held);
+        for (index, count) in counts.into_iter().enumerate() {
+            let (_, found) = ranks[1].recv_vec::<u8>(0, 5, 4 * EAGER).await.unwrap();
+            assert!(found == values::<u8>(index, count), "{counts:?}: {index}");
+        }
+        assert_eq!(ranks[1].recv_vec::<u8>(0, 5, 9).await.unwrap().1, [9; 9]);
+        on_host.await.unwrap();
+        for sent in sent {
+            sent.await.unwrap();
+        }
+    }
+    nothing_is_left(&devices).await;
+}
+
 /// Polls a future at most so often, while others have their turn.
 async fn at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);

@@ -56,7 +56,8 @@
 //! Messages from one rank to another are received in the order in which their sends were first polled, as
 //! far as the same receives match them. Of several receives that match a message, the one that was first
 //! polled first gets it. A receive from any source gets what arrived first. Traffic of collectives is
-//! never seen.
+//! never seen. A body elsewhere that has to be read before it can go out keeps its place among the messages of
+//! its tag, while those of other tags may overtake it.
 //!
 //! # When a send is done
 //!

@@ -26,6 +26,7 @@ pub(super) enum Kind<R> {
 
 pub(super) struct Sending {
     pub(super) to: usize,
+    pub(super) tag: u64,
     pub(super) phase: SendPhase,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     wire::message::FrameReader,
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     task::Waker,
 };
@@ -46,6 +46,8 @@ pub(super) struct Peer<T: Transport> {
     pub(super) outgoing: HashMap<u64, u64>,
     /// Sends that wait for room, in order.
     pub(super) waiting: VecDeque<u64>,
+    /// Sends whose bodies are read before they take their places in the order, and those behind them: tag, send.
+    pub(super) unplaced: BTreeSet<(u64, u64)>,
 
     /// It has left; whether its lane is yet to be read to its end.
     pub(super) left: Option<bool>,
@@ -84,6 +86,7 @@ impl<T: Transport> Peer<T> {
             credit: CREDIT,
             outgoing: HashMap::new(),
             waiting: VecDeque::new(),
+            unplaced: BTreeSet::new(),
             left: None,
             broken: Breakage::default(),
         }

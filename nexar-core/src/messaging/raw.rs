@@ -46,8 +46,8 @@ impl<T: Transport> Messenger<T> {
     /// Sends a message that is read when it is needed, of elements of `dtype` or of bare bytes. Errors call the operation
     /// `send`.
     ///
-    /// A message that goes out at once, and one to the own rank, is read into memory as a whole before it takes its
-    /// place in the order of messages. Any other is read chunk by chunk, of 256 KiB at most, once a receive takes it, and
+    /// A message that goes out at once, and one to the own rank, is read into memory as a whole first; others of its tag
+    /// that are sent to the same rank meanwhile wait behind it, those of other tags do not. Any other is read chunk by chunk, of 256 KiB at most, once a receive takes it, and
     /// again if that receive is dropped before it has everything. Otherwise like [`send`](Self::send).
     ///
     /// # Errors

@@ -231,12 +231,13 @@ pub(super) async fn send<T: Transport>(
         // It is kept as it is; the copy is not to be made with the state locked.
         message.own().map_err(Cause::Message)?;
     }
-    let phase = SendPhase::New;
-    let id = inner.begin(Kind::Send(Sending { to, phase }));
+    let (phase, tag) = (SendPhase::New, message.tag);
+    let id = inner.begin(Kind::Send(Sending { to, tag, phase }));
     let operation = SendOperation { inner, id, to };
     if matches!(message.body, Content::Reader(_))
         && (to == inner.group.rank() || message.length <= EAGER_LIMIT)
     {
+        inner.with(|core| core.state.peers[to].unplaced.insert((tag, id)));
         let bytes = operation.take_in(&mut message).await?;
         message.body = Content::Owned(bytes);
     }
@@ -364,19 +365,25 @@ impl<T: Transport> Core<'_, T> {
             return Poll::Ready(Err(Cause::Failed(Failure::ShutDown)));
         }
         let own = to == self.inner.group.rank();
-        let peer = &mut self.state.peers[to];
-        if peer.left.is_some() {
+        if self.state.peers[to].left.is_some() {
             return Poll::Ready(Err(Cause::Failed(Failure::PeerLeft { rank: to })));
         }
+        if !self.may_take_its_place(id, to, tag) {
+            return Poll::Pending;
+        }
+        let peer = &mut self.state.peers[to];
         let first = peer.waiting.front().is_none_or(|first| *first == id);
         if !first || !peer.has_room() {
             if self.phase(id).copied() == Some(SendPhase::New) {
+                self.has_its_place(id, to, tag);
                 self.set_phase_of(id, SendPhase::Waiting);
                 self.state.peers[to].waiting.push_back(id);
             }
             return Poll::Pending;
         }
         peer.waiting.pop_front();
+        self.has_its_place(id, to, tag);
+        let peer = &mut self.state.peers[to];
         let length = message.length();
         let eager = if own {
             peer.may_keep_own(length)
@@ -424,6 +431,30 @@ impl<T: Transport> Core<'_, T> {
         }
         self.write(to);
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether the sends of the same tag that began before this one have their places in the order, or it has its own; if
+    /// not, those that follow wait for this one, too.
+    fn may_take_its_place(&mut self, id: u64, to: usize, tag: u64) -> bool {
+        let unplaced = &self.state.peers[to].unplaced;
+        let mut before = unplaced.range((tag, 0)..(tag, id));
+        if before.next().is_none() || self.phase(id).copied() != Some(SendPhase::New) {
+            return true;
+        }
+        self.state.peers[to].unplaced.insert((tag, id));
+        false
+    }
+
+    /// A send has its place, or is over: it is the turn of the next one of its tag.
+    fn has_its_place(&mut self, id: u64, to: usize, tag: u64) {
+        let unplaced = &mut self.state.peers[to].unplaced;
+        if !unplaced.remove(&(tag, id)) {
+            return;
+        }
+        let next = unplaced.range((tag, id)..=(tag, u64::MAX)).next();
+        if let Some(&(_, next)) = next {
+            self.wake(next);
+        }
     }
 
     fn set_phase_of(&mut self, id: u64, phase: SendPhase) {
@@ -477,14 +508,15 @@ impl<T: Transport> Core<'_, T> {
 
     /// A send is over or was dropped: what was announced and not taken is withdrawn.
     fn drop_send(&mut self, id: u64) {
-        let Some(Kind::Send(Sending { to, phase })) = self.end(id) else {
+        let Some(Kind::Send(Sending { to, tag, phase })) = self.end(id) else {
             return;
         };
         let own = to == self.inner.group.rank();
         let silent = self.state.failure.is_some() || self.state.closed;
         let peer = &mut self.state.peers[to];
         match phase {
-            SendPhase::New | SendPhase::Taken => {}
+            SendPhase::New => self.has_its_place(id, to, tag),
+            SendPhase::Taken => {}
             SendPhase::Waiting => {
                 peer.waiting.retain(|waiting| *waiting != id);
                 if let Some(&next) = peer.waiting.front() {

@@ -176,6 +176,76 @@ async fn slow_bodies_can_be_dropped_at_any_point() {
     }
 }
 
+/// A reader that is slow does not lose its place to messages of the same tag, and those of other tags do not wait for it.
+#[tokio::test]
+async fn messages_of_one_tag_keep_their_order() {
+    let world = World::new(2).await;
+    let zero = &world.ranks[0];
+    for to in [1, 0] {
+        for (first, second) in [(1000, 1), (65_536, 65_537), (5, 100_000), (100_000, 5)] {
+            let (mut a, mut c) = (slow(body(1, first)), slow(body(3, second)));
+            let b = body(2, second);
+            let mut at_end = Vec::new();
+            let sends = async {
+                tokio::join!(
+                    async { zero.send_body(to, 5, None, &mut a).await.unwrap() },
+                    async { zero.send_from(to, 5, &b).await.unwrap() },
+                    async { zero.send_body(to, 5, None, &mut c).await.unwrap() },
+                    async { zero.send(to, 5, "fourth".into()).await.unwrap() },
+                    async { zero.send(to, 6, "other tag".into()).await.unwrap() },
+                )
+            };
+            let receives = async {
+                for _ in 0..4 {
+                    let received = world.ranks[to].recv(0, 5, 1 << 20).await.unwrap();
+                    at_end.push(received.1);
+                }
+            };
+            tokio::join!(sends, receives);
+            let expected = [body(1, first), b, body(3, second), b"fourth".to_vec()];
+            assert!(at_end == expected, "{first}, {second} to {to}");
+            world.ranks[to].recv(0, 6, 100).await.unwrap();
+        }
+    }
+}
+
+/// Whatever becomes of those before it, a send has its turn.
+#[tokio::test]
+async fn sends_behind_one_that_ends_have_their_turn() {
+    let world = World::new(2).await;
+    let [zero, one] = &world.ranks[..] else {
+        panic!()
+    };
+    let never = || Wrong {
+        length: 10,
+        chunk: Poll::Pending,
+    };
+    let mut silent = [never(), never(), never()];
+    let [first, second, third] = &mut silent;
+    let mut first = Box::pin(zero.send_body(1, 5, None, first));
+    assert!(at_most(1, first.as_mut()).await.is_none());
+    let mut behind = Box::pin(zero.send(1, 5, "dropped".into()));
+    assert!(at_most(3, behind.as_mut()).await.is_none());
+    let sent = {
+        let zero = zero.clone();
+        start(async move { zero.send(1, 5, "sent".into()).await }).await
+    };
+    let mut second = Box::pin(zero.send_body(1, 5, None, second));
+    assert!(at_most(3, second.as_mut()).await.is_none());
+    let mut third = Box::pin(zero.send_body(1, 6, None, third));
+    assert!(at_most(3, third.as_mut()).await.is_none());
+    drop(behind);
+    settle().await;
+    assert_eq!(one.try_probe(0, Tag::Any).unwrap(), None);
+    drop(first);
+    assert_eq!(one.recv(0, Tag::Any, 10).await.unwrap().1, b"sent");
+    sent.await.unwrap().unwrap();
+    drop((second, third));
+    zero.send(1, 5, "last".into()).await.unwrap();
+    assert_eq!(one.recv(0, Tag::Any, 10).await.unwrap().1, b"last");
+    assert_eq!(zero.stats().operations, 0);
+}
+
 /// A body of 100,000 bytes, or as many as said, that reads what it should not, or nothing.
 struct Wrong {
     length: usize,

@@ -228,9 +228,9 @@ fn store(dtype: DataType, target: &mut [u8], source: &[u8]) {
 impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     /// [`Communicator::send`](crate::Communicator::send) from device memory.
     ///
-    /// What is sent at once, up to 64 KiB, is copied to the host first, and takes its place in the order of messages then.
-    /// A longer message is copied a piece at a time, while others are on their way, once the receiver takes it. One to
-    /// the own rank is copied to the host as a whole.
+    /// What is sent at once, up to 64 KiB, is copied to the host first; messages of the same tag that are sent to the same
+    /// rank meanwhile wait behind it, those of other tags do not. A longer message is copied a piece at a time, while
+    /// others are on their way, once the receiver takes it. One to the own rank is copied to the host as a whole.
     ///
     /// # Errors
     ///
@@ -341,7 +341,8 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     }
 
     /// Starts a [`send`](Self::send) of a buffer of its own and gives it back. It comes after the work that is on the
-    /// buffer's stream now.
+    /// buffer's stream now. Sends of one tag that are started, of slices as well, leave in the order in which they were
+    /// started; a send that is awaited meanwhile may overtake them.
     pub fn start_send<E: Element>(
         self,
         data: DeviceBuffer<E, D>,
