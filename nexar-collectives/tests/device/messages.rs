@@ -298,6 +298,30 @@ async fn a_receive_dropped_at_any_point_consumes_nothing() {
     nothing_is_left(&devices).await;
 }
 
+/// Others have the slots until there is another receive.
+#[tokio::test]
+async fn a_send_whose_receive_was_dropped_holds_no_slots() {
+    let (devices, _network, ranks) = simulated_world(4).await;
+    let rank = Rank {
+        comm: &*ranks[0],
+        devices: devices[0].clone(),
+    };
+    let message = values::<u64>(1, 200_000);
+    let buffer = rank.buffer(&message).await;
+    let before = devices[0].adapter.usage();
+    let sent = ranks[0].on_device().start_send(buffer, 1, 5);
+    let mut into = vec![0; message.len()];
+    let mut dropped = Box::pin(ranks[1].recv(&mut into, 0, 5));
+    while devices[0].adapter.usage().copies_out < before.copies_out + 3 {
+        assert!(at_most(1, dropped.as_mut()).await.is_none());
+    }
+    drop(dropped);
+    nothing_is_left(&devices).await;
+    ranks[1].recv(&mut into, 0, 5).await.unwrap();
+    assert!(into == message);
+    sent.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_send_dropped_at_any_point_is_received_as_a_whole_or_not_at_all() {
     let (devices, _network, ranks) = simulated_world(2).await;

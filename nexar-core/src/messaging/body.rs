@@ -25,6 +25,10 @@ pub trait BodyReader: Send {
         limit: usize,
     ) -> Poll<Result<Bytes, MessageFailure>>;
 
+    /// Nothing is read until it [begins](Self::begin) again, which may be never: the receive has everything, or was
+    /// dropped. What was taken for reading ahead is to be given up.
+    fn pause(&mut self) {}
+
     /// Goes on with what can be done ahead, while what was read last is on its way.
     fn advance(&mut self, cx: &mut Context<'_>) {
         let _ = cx;

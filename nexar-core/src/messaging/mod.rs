@@ -105,6 +105,7 @@ mod flow;
 mod inbox;
 mod matching;
 mod operation;
+mod outgoing;
 mod peer;
 mod raw;
 mod recv;
@@ -126,7 +127,7 @@ use crate::{
 use error::Cause;
 use inbox::Pattern;
 use operation::Kind;
-use send::{Content, Outgoing};
+use outgoing::{Content, Outgoing};
 use state::Inner;
 use std::{
     fmt,
@@ -289,7 +290,7 @@ impl<T: Transport> Messenger<T> {
             reason: "the length of all parts together exceeds the address space".into(),
         };
         let message = Outgoing::new(to, tag, dtype, body).ok_or_else(too_long)?;
-        let length = message.length();
+        let length = message.length;
         match dtype {
             Some(dtype) if !length.is_multiple_of(dtype.size()) => Err(Error::InvalidArgument {
                 operation,
@@ -310,7 +311,7 @@ impl<T: Transport> Messenger<T> {
         let message = self.outgoing(operation, to, tag, dtype, body)?;
         // The transport sends at the end of driving, which is not wanted while messages are gathered.
         let gathers =
-            message.length() < BATCH / 4 && self.inner.burst.load(Ordering::Relaxed) >= BURST;
+            message.length < BATCH / 4 && self.inner.burst.load(Ordering::Relaxed) >= BURST;
         let send = send::send(&self.inner, message);
         let sent = self.drive(gathers, send).await;
         sent.map_err(|cause| self.error(operation, to.into(), tag.into(), cause))

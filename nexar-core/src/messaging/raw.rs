@@ -2,7 +2,7 @@
 
 use super::{
     BodyReader, BodyWriter, Messenger, Received, Source, Tag,
-    send::Content,
+    outgoing::Content,
     sink::{IntoBytes, IntoParts, IntoVisitor},
 };
 use crate::{DataType, Result, transport::Transport};

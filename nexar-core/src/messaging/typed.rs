@@ -2,7 +2,7 @@
 
 use super::{
     Messenger, Received, Source, Tag,
-    send::Content,
+    outgoing::Content,
     sink::{IntoParts, IntoVec},
 };
 use crate::{Element, Result, transport::Transport};

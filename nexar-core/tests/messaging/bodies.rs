@@ -21,6 +21,7 @@ struct Slow {
     bytes: Vec<u8>,
     at: usize,
     ready: bool,
+    paused: usize,
 }
 
 impl Slow {
@@ -41,6 +42,11 @@ impl BodyReader for Slow {
 
     fn begin(&mut self) {
         self.at = 0;
+    }
+
+    fn pause(&mut self) {
+        self.paused += 1;
+        self.at = usize::MAX;
     }
 
     fn poll_read(
@@ -90,8 +96,11 @@ impl BodyWriter for Slow {
 }
 
 fn slow(bytes: Vec<u8>) -> Slow {
-    let (at, ready) = (usize::MAX, false);
-    Slow { bytes, at, ready }
+    Slow {
+        bytes,
+        at: usize::MAX,
+        ..Slow::default()
+    }
 }
 
 #[tokio::test]
@@ -244,6 +253,30 @@ async fn sends_behind_one_that_ends_have_their_turn() {
     zero.send(1, 5, "last".into()).await.unwrap();
     assert_eq!(one.recv(0, Tag::Any, 10).await.unwrap().1, b"last");
     assert_eq!(zero.stats().operations, 0);
+}
+
+#[tokio::test]
+async fn a_reader_pauses_when_its_receive_is_dropped() {
+    let world = World::new(2).await;
+    let one = &world.ranks[1];
+    let (message, mut from) = (body(4, 300_000), slow(body(4, 300_000)));
+    let send = {
+        let zero = world.ranks[0].clone();
+        start(async move {
+            zero.send_body(1, 1, None, &mut from).await.unwrap();
+            from
+        })
+        .await
+    };
+    let mut into = Slow::default();
+    for _ in 0..2 {
+        let dropped = at_most(8, one.recv_body(0, 1, &mut into)).await;
+        assert!(dropped.is_none() && !into.bytes.is_empty());
+        settle().await;
+    }
+    one.recv_body(0, 1, &mut into).await.unwrap();
+    assert!(into.bytes == message);
+    assert_eq!(send.await.unwrap().paused, 3);
 }
 
 /// A body of 100,000 bytes, or as many as said, that reads what it should not, or nothing.

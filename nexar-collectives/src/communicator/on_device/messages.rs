@@ -94,6 +94,11 @@ impl<Q: ExecutionQueue> BodyReader for Reader<Q> {
         }
     }
 
+    fn pause(&mut self) {
+        // Others have a use for the slots.
+        self.begin();
+    }
+
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
