@@ -1,14 +1,19 @@
 //! Messages from and into device memory.
 
+#[path = "../../../nexar-device/tests/broken_adapter/adapter.rs"]
+#[allow(clippy::expect_used, dead_code, reason = "it is that of other tests")]
+mod broken;
+
 use super::{
     Devices,
     operations::{Numbered, Rank},
     simulated,
 };
 use crate::common::{memory_world_with, on_all, share};
+use broken::{Broken, Lie};
 use nexar_collectives::{
-    Communicator, DataType, DeviceAdapter, DeviceBuffer, Element, Error, MessageFailure, Received,
-    Source, Tag, TimeLimits, bf16,
+    Communicator, DataType, DeviceAdapter, DeviceBuffer, Element, Error, MemorySpace,
+    MessageFailure, Received, Source, Tag, TimeLimits, bf16,
     transport::{
         Transport,
         memory::{MemoryNetwork, MemoryTransport},
@@ -215,7 +220,11 @@ async fn sends_that_are_started_leave_in_their_order() {
         comm: &*ranks[0],
         devices: devices[0].clone(),
     };
-    for counts in [[60_000, 1, 5], [EAGER, EAGER + 1, 2], [3 * EAGER, 7, 60_000]] {
+    for counts in [
+        [60_000, 1, 5],
+        [EAGER, EAGER + 1, 2],
+        [3 * EAGER, 7, 60_000],
+    ] {
         let stream = adapter.stream();
         let mut buffers = Vec::new();
         for (index, count) in counts.into_iter().enumerate() {
@@ -226,7 +235,11 @@ async fn sends_that_are_started_leave_in_their_order() {
         let held = adapter.hold(stream).unwrap();
         let device = ranks[0].on_device();
         let mut sent = vec![device.start_send(first, 1, 5)];
-        sent.extend(buffers.into_iter().map(|buffer| device.start_send(buffer, 1, 5)));
+        sent.extend(
+            buffers
+                .into_iter()
+                .map(|buffer| device.start_send(buffer, 1, 5)),
+        );
         let on_host = ranks[0].start_send(vec![9_u8; 9], 1, 5);
         // Another tag does not wait.
         let other = ranks[0].start_send(vec![8_u8], 1, 6);
@@ -474,4 +487,58 @@ async fn what_does_not_fit_is_refused_as_for_slices() {
         ),
         "{neither:?}"
     );
+}
+
+/// An error, or what was sent.
+#[tokio::test]
+async fn a_queue_of_another_length_costs_the_message_at_most() {
+    let space = MemorySpace::Device(0);
+    for more in [-1, -1000, 1000] {
+        let liar = Broken::new(MemoryDevice::new(), Lie::OtherLength(more));
+        let honest = Broken::new(MemoryDevice::new(), Lie::None);
+        let (_network, _, ranks) = memory_world_with(&[liar, honest], TimeLimits::default()).await;
+        let [zero, one] = &ranks[..] else { panic!() };
+        for count in [1000, 100_000] {
+            let message = values::<u8>(1, count);
+            let mut buffer = DeviceBuffer::<u8, _>::zeroed(zero.device(), space, count).unwrap();
+            let (sent, received) = tokio::join!(one.send(&message, 0, 1), async {
+                let received = zero.on_device().recv(&mut buffer, 1, 1).await;
+                if received.is_err() {
+                    zero.recv(&mut vec![0_u8; count], 1, 1).await.unwrap();
+                }
+                received
+            });
+            sent.unwrap();
+            match received {
+                Ok(_) => {
+                    let mut found = vec![0; count];
+                    let device = &zero.device().device;
+                    device.read(buffer.address(), &mut found).unwrap();
+                    assert!(found == message, "{more}, {count}");
+                }
+                failed => assert!(matches!(cause(failed), MessageFailure::Device { .. })),
+            }
+
+            zero.device()
+                .device
+                .write(buffer.address(), &message)
+                .unwrap();
+            let mut found = vec![0; count];
+            let (sent, received) = tokio::join!(
+                async {
+                    let sent = zero.on_device().send(&buffer, 1, 1).await;
+                    if sent.is_err() {
+                        zero.send(&message, 1, 1).await.unwrap();
+                    }
+                    sent
+                },
+                one.recv(&mut found, 0, 1)
+            );
+            received.unwrap();
+            assert!(found == message, "{more}, {count}");
+            if sent.is_err() {
+                assert!(matches!(cause(sent), MessageFailure::Device { .. }));
+            }
+        }
+    }
 }

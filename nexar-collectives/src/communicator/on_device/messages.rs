@@ -207,7 +207,13 @@ impl<Q: ExecutionQueue> BodyWriter for Writer<Q> {
             Writable::Host(..) => usize::MAX,
             Writable::Staged(copy) => {
                 ready!(copy.poll_room(cx)).map_err(failed)?;
-                copy.room().len()
+                match copy.room().len() {
+                    0 => {
+                        let reason = "its queue has fewer bytes than the buffer".into();
+                        return Poll::Ready(Err(MessageFailure::Device { reason }));
+                    }
+                    room => room,
+                }
             }
         }))
     }
