@@ -14,8 +14,8 @@ fn share_of(slots: usize) -> usize {
     slots / 2 + 1
 }
 
-/// Reads a region from its first byte to its last. It takes half of all slots and one at most, and waits for none while
-/// what it has read is waiting to be used.
+/// Reads a region from its first byte to its last. It takes half of all slots and one at most; what it has read never
+/// waits for another slot.
 ///
 /// ```
 /// use nexar_device::{CopyOut, DeviceError, ExecutionQueue};
@@ -93,7 +93,7 @@ impl<Q: ExecutionQueue> CopyOut<Q> {
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// Those of the device. It then has to be [restarted](Self::restart): the bytes of a copy that failed do not come again.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], DeviceError>> {
         while self.here.is_none() {
             let ahead = self.poll_ahead(cx)?;
@@ -109,14 +109,17 @@ impl<Q: ExecutionQueue> CopyOut<Q> {
         }
         let here = self.here.as_ref();
         Poll::Ready(Ok(
-            here.map_or(&[], |(slot, left)| &slot.as_ref()[left.clone()])
+            // None of a slot that has come back shorter than it was.
+            here.map_or(&[], |(slot, left)| {
+                slot.as_ref().get(left.clone()).unwrap_or(&[])
+            }),
         ))
     }
 
     /// So many bytes were used.
     pub fn consume(&mut self, length: usize) {
         if let Some((_, left)) = &mut self.here {
-            left.start = left.end.min(left.start + length);
+            left.start = left.end.min(left.start.saturating_add(length));
             if left.start == left.end {
                 self.here = None;
             }
@@ -206,7 +209,7 @@ impl<Q: ExecutionQueue> CopyIn<Q> {
         let Some((slot, filled)) = &mut self.filling else {
             return &mut [];
         };
-        let room = &mut slot.as_mut()[*filled..];
+        let room = slot.as_mut().get_mut(*filled..).unwrap_or(&mut []);
         let length = room.len().min(left);
         &mut room[..length]
     }
@@ -216,7 +219,8 @@ impl<Q: ExecutionQueue> CopyIn<Q> {
         let Some((slot, filled)) = self.filling.take() else {
             return;
         };
-        let length = length.min(slot.as_ref().len() - filled).min(self.left());
+        let room = slot.as_ref().len().saturating_sub(filled);
+        let length = length.min(room).min(self.left());
         self.next += length;
         let full = filled + length;
         if self.left() > 0 && full < slot.as_ref().len() {
@@ -231,7 +235,8 @@ impl<Q: ExecutionQueue> CopyIn<Q> {
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// Those of the device, here and in [`poll_room`](Self::poll_room), each of them once. It then has to be
+    /// [restarted](Self::restart).
     pub fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
         self.poll_copies(cx, 1)
     }

@@ -4,8 +4,8 @@
 
 use nexar_core::{DataType, Element, ReduceOp};
 use nexar_device::{
-    Access, CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, ExecutionQueue, MemorySpace,
-    Region,
+    Access, CopyIn, CopyOut, CpuAdapter, DeviceAdapter, DeviceBuffer, DeviceError, ExecutionQueue,
+    MemorySpace, Region,
     testing::{MemoryDevice, MemoryQueue, Slot},
 };
 use std::{
@@ -321,5 +321,41 @@ fn an_allocation_that_is_too_short_is_an_error() {
     assert!(
         matches!(buffer, Err(DeviceError::Length { .. })),
         "{buffer:?}"
+    );
+}
+
+/// Whoever says that more was used or filled than there was.
+#[tokio::test]
+async fn counts_beyond_the_end_of_a_piece_end_there() {
+    let device = device();
+    let bytes: Vec<u8> = (0..20).collect();
+    let mut copy = CopyOut::new(open(&device, region(&device, &bytes).0), SLOTS);
+    for (used, left) in [
+        (5, &bytes[..16]),
+        (usize::MAX, &bytes[5..16]),
+        (9, &bytes[16..]),
+    ] {
+        let found = poll_fn(|cx| copy.poll_bytes(cx).map_ok(<[u8]>::to_vec)).await;
+        assert_eq!(found.unwrap(), left);
+        copy.consume(used);
+    }
+    let found = poll_fn(|cx| copy.poll_bytes(cx).map_ok(<[u8]>::len)).await;
+    assert_eq!(found.unwrap(), 0);
+
+    let (region, address) = region(&device, &[0; 20]);
+    let mut copy = CopyIn::new(open(&device, region), SLOTS);
+    copy.commit(3);
+    assert_eq!((copy.left(), copy.room().len()), (20, 0));
+    for left in [20, 4] {
+        poll_fn(|cx| copy.poll_room(cx)).await.unwrap();
+        assert_eq!(copy.left(), left);
+        copy.room().fill(left as u8);
+        copy.commit(usize::MAX);
+    }
+    assert_eq!((copy.left(), copy.room().len()), (0, 0));
+    poll_fn(|cx| copy.poll_done(cx)).await.unwrap();
+    assert_eq!(
+        contents(&device, address, 20),
+        [[20; 16].as_slice(), &[4; 4]].concat()
     );
 }
