@@ -21,7 +21,8 @@ use std::{
 ///
 /// - [`allocate`](Self::allocate) gives memory that nobody else uses, of the length asked for.
 /// - [`open`](Self::open) uses a region only through what it returns, and through copies that were enqueued there: the same
-///   memory is opened again and again, by owners that see to it that only one writes at a time.
+///   memory is opened again and again, by owners that see to it that only one writes at a time. A direct view is of the whole
+///   region.
 pub unsafe trait DeviceAdapter: Clone + fmt::Debug + Send + Sync + 'static {
     /// What copies between the device's memory and the host; [`Infallible`] where the host reaches all
     /// memory directly and no queue ever exists.

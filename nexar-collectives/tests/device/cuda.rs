@@ -14,6 +14,7 @@ use nexar_collectives::{
     DeviceBuffer, Failure, MemorySpace, ReduceOp, Region, TimeLimits,
     cuda::{CudaAdapter, CudaAdapterBuilder, CudaBuffer},
 };
+use nexar_core::messaging::MAX_BODIES;
 use std::sync::Arc;
 use support::{Bench, Pinned, Stream, benches, stub_bench};
 
@@ -76,6 +77,48 @@ async fn a_send_comes_after_the_work_on_the_stream() {
         }
         bench.finish();
     }
+}
+
+/// However many are started: what they wait for holds neither slots nor streams.
+#[tokio::test]
+async fn a_thousand_messages_at_a_time_take_few_slots() {
+    let bench = stub_bench(2, |builder| builder.slot_len(4096).slots(2));
+    bench.set("delay_us", 500);
+    let adapters = [bench.adapter.clone(), bench.adapter.clone()];
+    let (_network, _, ranks) = memory_world_with(&adapters, TimeLimits::default()).await;
+    on_all(&share(ranks), |comm| async move {
+        let (device, own, other) = (comm.on_device(), comm.rank(), 1 - comm.rank());
+        let space = MemorySpace::Device(own as u32);
+        let mut buffers = Vec::new();
+        for tag in 0..500 {
+            let data = [own as u64 * 1000 + tag; 30];
+            let sent = DeviceBuffer::from_slice(comm.device(), space, &data).await;
+            let into = DeviceBuffer::<u64, _>::zeroed(comm.device(), space, 30).unwrap();
+            buffers.push((tag, sent.unwrap(), into));
+        }
+        let mut started = Vec::new();
+        for (tag, sent, into) in buffers {
+            let send = device.start_send(sent, other, tag);
+            started.push((tag, send, device.start_recv(into, other, tag)));
+        }
+        for (tag, send, receive) in started {
+            send.await.unwrap();
+            let (_, found) = receive.await.unwrap();
+            let mut host = [0; 30];
+            found.copy_to(&mut host).await.unwrap();
+            assert_eq!(host, [other as u64 * 1000 + tag; 30]);
+        }
+    })
+    .await;
+    let stub = bench.stub.as_ref().unwrap();
+    // Two of each device, one for each message in the making, sent or received, and those of this test.
+    let most = 2 * (2 + 2 * MAX_BODIES as u64 + 1);
+    for (what, most) in [("live_pinned", most), ("live_streams", 2 * most)] {
+        let found = stub.counter(what);
+        assert!(found <= most, "{found} {what}");
+    }
+    drop(adapters);
+    bench.finish();
 }
 
 /// What is on the buffer's stream comes first. That it would show otherwise is shown by naming another stream.

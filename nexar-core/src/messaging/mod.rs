@@ -90,7 +90,8 @@
 //!   taken, waits, and those after it to the same peer wait behind it.
 //!
 //! Bodies of large messages are never kept; at most [`MAX_TRANSFERS`] come from a peer at a time, and the
-//! others stay at the sender. Message lanes are always read, so that they do not use up the connection's
+//! others stay at the sender. Of the bodies elsewhere that are read before they go out, or written when they are here,
+//! [`MAX_BODIES`] are at a time in a communicator. Message lanes are always read, so that they do not use up the connection's
 //! flow control; a message without a receive costs the others nothing but its announcement.
 //!
 //! # Failures
@@ -154,6 +155,10 @@ pub const MAX_ANNOUNCED: usize = 1 << 16;
 
 /// Large messages that come from one rank at a time.
 pub const MAX_TRANSFERS: usize = 16;
+
+/// Messages that go out at once, and messages that are here, of which a [`BodyReader`] or [`BodyWriter`] reads or writes the
+/// body at a time. Others wait for their turn.
+pub const MAX_BODIES: usize = 16;
 
 /// Bytes that wait to be written to one rank before sends wait.
 pub const SEND_QUEUE: usize = 1 << 20;

@@ -161,20 +161,20 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         let Some(mut bytes) = self.inner.with(kept) else {
             return Ok(false);
         };
-        poll_fn(|cx| {
-            let withdrawn =
-                |core: &mut Core<'_, T>| core.withdrawn(self.id, found.arrival, &mut None);
-            if self.inner.poll(self.id, cx, withdrawn)?.is_ready() {
-                return Poll::Ready(Ok(false));
-            }
+        let write = async {
+            let _turn = self.inner.bodies.acquire().await;
             while !bytes.is_empty() {
-                let room = ready!(sink.poll_room(cx)).map_err(Cause::Message)?.max(1);
+                let room = poll_fn(|cx| sink.poll_room(cx)).await?.max(1);
                 sink.put(&bytes.split_to(room.min(bytes.len())));
             }
-            ready!(sink.poll_done(cx)).map_err(Cause::Message)?;
-            Poll::Ready(Ok(true))
-        })
-        .await
+            poll_fn(|cx| sink.poll_done(cx)).await?;
+            Ok(true)
+        };
+        let withdrawn = |core: &mut Core<'_, T>| {
+            let withdrawn = core.withdrawn(self.id, found.arrival, &mut None);
+            withdrawn.map_ok(|()| false)
+        };
+        self.inner.unless(self.id, withdrawn, write).await
     }
 
     /// Reads the body; false if its sender has withdrawn the message.

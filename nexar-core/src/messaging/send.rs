@@ -20,7 +20,7 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::atomic::Ordering,
-    task::{Poll, ready},
+    task::Poll,
 };
 
 /// A send in progress. Dropping it withdraws what was announced.
@@ -100,23 +100,21 @@ pub(super) async fn send<T: Transport>(
 impl<T: Transport> SendOperation<'_, T> {
     /// Reads the whole message.
     async fn take_in(&self, message: &mut Outgoing<'_>) -> Result<Bytes, Cause> {
-        let mut bytes = reserve(message.length).map_err(Cause::Message)?;
+        let length = message.length;
         let mut chunks = Chunks::new(message);
-        let there = |core: &mut Core<'_, T>| core.pending_while_there(self.id);
-        poll_fn(|cx| {
-            if let Poll::Ready(over) = self.inner.poll(self.id, cx, there) {
-                return Poll::Ready(over);
-            }
+        let read = async {
+            let _turn = self.inner.bodies.acquire().await;
+            let mut bytes = reserve(length)?;
             loop {
-                let chunk = ready!(chunks.poll_next(cx)).map_err(Cause::Message)?;
+                let chunk = poll_fn(|cx| chunks.poll_next(cx)).await?;
                 if chunk.is_empty() {
-                    return Poll::Ready(Ok(()));
+                    return Ok(bytes.into());
                 }
                 bytes.extend_from_slice(&chunk);
             }
-        })
-        .await?;
-        Ok(bytes.into())
+        };
+        let there = |core: &mut Core<'_, T>| core.pending_while_there(self.id);
+        self.inner.unless(self.id, there, read).await
     }
 
     /// Sends the body until the receiver has it or does not want it any more.

@@ -1,7 +1,8 @@
 //! The state of a messenger, and what changes it.
 
 use super::{
-    error::Cause,
+    MAX_BODIES,
+    error::{Cause, MessageFailure},
     inbox::Inbox,
     operation::{Kind, Operation},
     peer::Peer,
@@ -16,6 +17,8 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -23,13 +26,15 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// What a messenger's operations, its wakers and the background runtime share.
 pub(super) struct Inner<T: Transport> {
     pub(super) group: Arc<Group<T>>,
     pub(super) hub: Arc<Hub<Inner<T>>>,
     pub(super) limit: Duration,
+    /// Bodies elsewhere that may be taken in or put in place at a time.
+    pub(super) bodies: Semaphore,
     /// Small messages sent since an operation waited last.
     pub(super) burst: AtomicUsize,
     state: Mutex<State<T>>,
@@ -76,6 +81,7 @@ impl<T: Transport> Inner<T> {
             let peers = (0..world).map(|member| Peer::new(&hub, member));
             Inner {
                 limit: group.limits().operation,
+                bodies: Semaphore::new(MAX_BODIES),
                 burst: AtomicUsize::new(0),
                 state: Mutex::new(State {
                     peers: peers.collect(),
@@ -130,6 +136,21 @@ impl<T: Transport> Inner<T> {
             );
             id
         })
+    }
+
+    /// Works on an operation until that is done, or `over` says that it is not wanted any more.
+    pub(super) async fn unless<R>(
+        &self,
+        id: u64,
+        mut over: impl FnMut(&mut Core<'_, T>) -> Poll<Result<R, Cause>>,
+        work: impl Future<Output = Result<R, MessageFailure>>,
+    ) -> Result<R, Cause> {
+        let mut work = pin!(work);
+        poll_fn(|cx| match self.poll(id, cx, &mut over) {
+            Poll::Ready(over) => Poll::Ready(over),
+            Poll::Pending => work.as_mut().poll(cx).map_err(Cause::Message),
+        })
+        .await
     }
 
     /// Takes in what has come, then lets `check` see whether the operation is over. It is over without

@@ -4,10 +4,16 @@ use crate::world::{World, at_most, body, settle, start};
 use bytes::Bytes;
 use nexar_core::{
     DataType, Error, TimeLimits,
-    messaging::{BodyReader, BodyWriter, MessageFailure, OWN_LIMIT, Source, Tag, WaitingFor},
+    messaging::{
+        BodyReader, BodyWriter, CREDIT, MAX_BODIES, MAX_TRANSFERS, MessageFailure, OWN_LIMIT,
+        Source, Tag, WaitingFor,
+    },
 };
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -505,5 +511,136 @@ async fn a_message_withdrawn_halfway_does_not_begin_again_where_it_cannot() {
         };
         let (source, tag) = (from, 5);
         assert_eq!(error.cause, MessageFailure::Withdrawn { source, tag });
+    }
+}
+
+/// How many are being read or written, and how many at most.
+#[derive(Default)]
+struct Count {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+struct Counted {
+    slow: Slow,
+    under_way: Arc<Count>,
+    counts: bool,
+}
+
+impl Counted {
+    fn new(bytes: Vec<u8>, under_way: &Arc<Count>) -> Self {
+        Counted {
+            slow: slow(bytes),
+            under_way: Arc::clone(under_way),
+            counts: false,
+        }
+    }
+
+    fn enter(&mut self) {
+        if !std::mem::replace(&mut self.counts, true) {
+            let now = self.under_way.now.fetch_add(1, Ordering::Relaxed) + 1;
+            self.under_way.most.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    fn leave(&mut self) {
+        if std::mem::replace(&mut self.counts, false) {
+            self.under_way.now.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl BodyReader for Counted {
+    fn length(&self) -> usize {
+        self.slow.length()
+    }
+
+    fn begin(&mut self) {
+        BodyReader::begin(&mut self.slow);
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: usize,
+    ) -> Poll<Result<Bytes, MessageFailure>> {
+        self.enter();
+        let read = self.slow.poll_read(cx, limit);
+        if self.slow.at == self.slow.bytes.len() {
+            self.leave();
+        }
+        read
+    }
+}
+
+impl BodyWriter for Counted {
+    fn capacity(&self) -> usize {
+        self.slow.capacity()
+    }
+
+    fn begin(&mut self, length: usize) -> Result<(), MessageFailure> {
+        BodyWriter::begin(&mut self.slow, length)
+    }
+
+    fn put(&mut self, chunk: &[u8]) {
+        self.slow.put(chunk);
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, MessageFailure>> {
+        self.enter();
+        self.slow.poll_room(cx)
+    }
+
+    fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageFailure>> {
+        let done = self.slow.poll_done(cx);
+        if done.is_ready() {
+            self.leave();
+        }
+        done
+    }
+}
+
+/// Each may hold something scarce, such as a staging slot.
+#[tokio::test]
+async fn only_some_small_bodies_are_read_or_written_at_a_time() {
+    const MANY: usize = 200;
+    let world = World::new(2).await;
+    let (sending, receiving): (Arc<Count>, Arc<Count>) = Default::default();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..MANY {
+        let (zero, mut from) = (
+            world.ranks[0].clone(),
+            Counted::new(body(number, 50_000), &sending),
+        );
+        tasks.spawn(async move { zero.send_body(1, number as u64, None, &mut from).await });
+    }
+    // Those that found no credit wait for a receive.
+    while world.ranks[1].stats().unexpected_bytes < CREDIT / 2 {
+        settle().await;
+    }
+    let mut receives = tokio::task::JoinSet::new();
+    for number in 0..MANY {
+        let (one, mut into) = (world.ranks[1].clone(), Counted::new(Vec::new(), &receiving));
+        receives.spawn(async move {
+            let received = one.recv_body(0, number as u64, &mut into).await;
+            received.unwrap();
+            assert!(into.slow.bytes == body(number, 50_000), "{number}");
+        });
+    }
+    for sent in tasks.join_all().await {
+        sent.unwrap();
+    }
+    receives.join_all().await;
+    // Bodies that come piece by piece are bounded by themselves.
+    for (count, most) in [
+        (sending, MAX_BODIES),
+        (receiving, MAX_BODIES + MAX_TRANSFERS),
+    ] {
+        let found = count.most.load(Ordering::Relaxed);
+        assert!(found > 1 && found <= most, "{found} of {most} at a time");
     }
 }

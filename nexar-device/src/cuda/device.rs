@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{
     ptr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 /// A device that is in use.
@@ -117,13 +117,26 @@ impl Device {
     /// Opens the way to a region that says that it lies on this device.
     pub(super) fn open(self: &Arc<Self>, region: Region) -> Result<Opened, DeviceError> {
         self.check(&region)?;
-        self.enqueue_waits(&region)
-            .map(|streams| Opened {
-                region,
-                streams,
-                device: Arc::clone(self),
-            })
-            .map_err(|error| error.during("waiting for the stream of the region"))
+        let ready = self.mark(region.stream() as usize);
+        let ready = ready.map_err(|e| e.during("waiting for the stream of the region"))?;
+        let mut tails = lock(&self.tails);
+        tails.retain(|tail| !tail.is_over());
+        Ok(Opened {
+            region,
+            ready,
+            before: tails.clone(),
+            streams: OnceLock::new(),
+            device: Arc::clone(self),
+        })
+    }
+
+    /// An event that comes after the work that is on a stream now.
+    fn mark(&self, stream: usize) -> Result<Event, CudaError> {
+        let bound = self.context.bind()?;
+        let ready = self.events.take(&bound)?;
+        // SAFETY: the event exists, and the stream too, as the region's maker promised.
+        unsafe { bound.event_record(ready.handle(), handle(stream))? };
+        Ok(ready)
     }
 
     /// Whether the region lies in one allocation on this device.
@@ -162,23 +175,6 @@ impl Device {
                 Err(unreachable(region, &note))
             }
         }
-    }
-
-    /// Streams whose work comes after that of the region's stream, and after that of queues that were dropped.
-    fn enqueue_waits(&self, region: &Region) -> Result<StreamPair, CudaError> {
-        let bound = self.context.bind()?;
-        let streams = self.streams.take(&bound)?;
-        let ready = self.events.take(&bound)?;
-        let number = region.stream() as usize;
-        // SAFETY: the event exists, and the stream too, as the region's maker promised.
-        unsafe { bound.event_record(ready.handle(), handle(number))? };
-        wait(&bound, &streams, &ready)?;
-        let mut tails = lock(&self.tails);
-        tails.retain(|tail| !tail.is_over());
-        for tail in tails.iter() {
-            wait(&bound, &streams, tail.event())?;
-        }
-        Ok(streams)
     }
 
     /// Queues that are opened later come after this work.
@@ -227,7 +223,11 @@ impl Drop for Allocation {
 #[derive(Debug)]
 pub(super) struct Opened {
     region: Region,
-    streams: StreamPair,
+    /// The work that was on the region's stream, and that of queues that were dropped before.
+    ready: Event,
+    before: Vec<Arc<Flight>>,
+    /// From the first work on: a region may wait for its turn for long, and streams are never given up.
+    streams: OnceLock<StreamPair>,
     device: Arc<Device>,
 }
 
@@ -244,6 +244,19 @@ impl Opened {
         self.device.context.chores()
     }
 
+    /// Streams whose work comes after everything that it has to come after.
+    fn streams(&self, driver: &Driver) -> Result<&StreamPair, CudaError> {
+        if let Some(streams) = self.streams.get() {
+            return Ok(streams);
+        }
+        let streams = self.device.streams.take(driver)?;
+        wait(driver, &streams, &self.ready)?;
+        for flight in self.before.iter().filter(|flight| !flight.is_over()) {
+            wait(driver, &streams, flight.event())?;
+        }
+        Ok(self.streams.get_or_init(|| streams))
+    }
+
     /// Enqueues work with `start`, which gets the driver and the stream, and what tells when it is done. On an
     /// error nobody knows what the device does with `held`, so that is given back when the stream is idle.
     pub(super) fn enqueue(
@@ -254,7 +267,7 @@ impl Opened {
     ) -> Result<(Arc<Flight>, Held), CudaError> {
         let bound = self.device.context.bind()?;
         let event = self.device.events.take(&bound)?;
-        let stream = self.streams.handle(direction);
+        let stream = self.streams(&bound)?.handle(direction);
         let started = start(&bound, stream, &mut held).and_then(|()| {
             // SAFETY: the event and the stream exist.
             unsafe { bound.event_record(event.handle(), stream) }

@@ -65,3 +65,21 @@ async fn buffers_are_copied_without_waiting_for_the_device() {
         bench.finish();
     }
 }
+
+/// Streams are never given up, and operations may wait for their turn for long.
+#[tokio::test]
+async fn a_queue_that_waits_for_its_turn_takes_no_streams() {
+    for bench in benches(1, |builder| builder.slot_len(256)) {
+        let memory = bench.memory(0, &[5; 64]);
+        let queues: Vec<_> = (0..300)
+            .map(|_| bench.queue(memory.region(0, ())))
+            .collect();
+        assert_eq!(bench.counter("live_streams"), 0);
+        for mut queue in queues {
+            assert_eq!(read(&mut queue, 0, 64).await.unwrap(), [5; 64]);
+        }
+        assert!(bench.counter("live_streams") <= 4);
+        drop(memory);
+        bench.finish();
+    }
+}
