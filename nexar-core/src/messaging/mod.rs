@@ -181,6 +181,9 @@ const MAX_READ: usize = 256 << 10;
 /// Reads from one stream in a row, so that the others get their turn.
 const READS_IN_A_ROW: usize = 8;
 
+/// Bytes of one large message that are read in a row: a read may give as little as a datagram.
+const BYTES_IN_A_ROW: usize = 1 << 20;
+
 /// Priority of large messages where the transport knows priorities: below everything else.
 const BULK_PRIORITY: i32 = -10;
 

@@ -1,7 +1,7 @@
 //! Receiving.
 
 use super::{
-    MAX_READ, READS_IN_A_ROW, Received,
+    BYTES_IN_A_ROW, MAX_READ, Received,
     body::BodyWriter,
     error::{Cause, MessageFailure},
     inbox::{Body, Entry, Pattern},
@@ -208,7 +208,8 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         let Some(stream) = lane else {
             return Poll::Pending;
         };
-        for _ in 0..READS_IN_A_ROW {
+        let begin = *left;
+        while begin - *left < BYTES_IN_A_ROW {
             let room = ready!(sink.poll_room(cx)).map_err(Cause::Message)?.max(1);
             match ready!(stream.poll_read(cx, MAX_READ.min(*left).min(room))) {
                 Ok(Some(chunk)) => {
