@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | a rank died or was cut off ([`Failure::PeerLost`]) | yes | that rank | end, or form a new group without it |
 /// | a rank left ([`Failure::PeerLeft`]) | yes | that rank | end: it makes fewer calls than this rank |
 /// | different calls ([`Failure::Mismatch`]) | no | the two that noticed, one of which may be right | mend the program |
-/// | time limit ([`Failure::TimedOut`]) | no | those that have not made the call | find out why they are late |
+/// | time limit ([`Failure::TimedOut`]) | no | those that have not made the call, and those whose device is late | find out why they are late |
 /// | a rank gave up ([`Failure::Aborted`]) | no | that rank | see its own error |
 ///
 /// A failed operation may have completed on some ranks before it failed on others, so that ranks can differ
@@ -357,6 +357,8 @@ pub enum Failure {
         limit: Duration,
         /// The ranks that have not entered the operation, where that is known.
         missing: Vec<usize>,
+        /// The ranks that wait for their device, where that is known: for the work on a buffer's stream, or for a copy.
+        waiting_for_device: Vec<usize>,
     },
     /// A rank gave up: its future was dropped, or it failed locally.
     Aborted {
@@ -398,7 +400,14 @@ impl Failure {
             | Failure::Aborted { rank, .. }
             | Failure::Protocol { rank, .. } => vec![*rank],
             Failure::Mismatch { first, second } => vec![first.0, second.0],
-            Failure::TimedOut { missing, .. } => missing.clone(),
+            Failure::TimedOut {
+                missing,
+                waiting_for_device,
+                ..
+            } => {
+                let others = waiting_for_device.iter().filter(|r| !missing.contains(r));
+                missing.iter().chain(others).copied().collect()
+            }
             Failure::ShutDown => Vec::new(),
         }
     }
@@ -414,13 +423,22 @@ impl fmt::Display for Failure {
                 "mismatch: rank {} calls {}, rank {} calls {}",
                 first.0, first.1, second.0, second.1
             ),
-            Failure::TimedOut { limit, missing } => {
+            Failure::TimedOut {
+                limit,
+                missing,
+                waiting_for_device,
+            } => {
                 write!(f, "timed out after {} s", limit.as_secs_f32())?;
-                if missing.is_empty() {
-                    f.write_str(", though every rank has entered the operation")
-                } else {
-                    write!(f, ", ranks {missing:?} have not entered the operation")
+                if missing.is_empty() && waiting_for_device.is_empty() {
+                    f.write_str(", though every rank has entered the operation")?;
                 }
+                if !missing.is_empty() {
+                    write!(f, ", ranks {missing:?} have not entered the operation")?;
+                }
+                if !waiting_for_device.is_empty() {
+                    write!(f, ", ranks {waiting_for_device:?} wait for their device")?;
+                }
+                Ok(())
             }
             Failure::Aborted { rank, reason } => write!(f, "aborted by rank {rank}: {reason}"),
             Failure::Protocol { rank, what } => {

@@ -197,6 +197,7 @@ impl<'a, 'm, 'c, T: Transport, Q: ExecutionQueue> Executor<'a, 'm, 'c, T, Q> {
                 return Poll::Ready(Ok(()));
             }
             if !moved {
+                self.call.set_waiting_for_device(self.memory.is_copying());
                 return Poll::Pending;
             }
             self.call.made_progress();

@@ -140,6 +140,11 @@ impl<'a, Q: ExecutionQueue> Memory<'a, Q> {
         Ok(moved)
     }
 
+    /// Whether copies of staged memory are under way.
+    pub(crate) fn is_copying(&mut self) -> bool {
+        self.each_staged().any(|staged| staged.is_copying())
+    }
+
     /// Whether staged memory has written back everything.
     pub(crate) fn is_settled(&mut self) -> bool {
         self.each_staged().all(|staged| staged.is_settled())

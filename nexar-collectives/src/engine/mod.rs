@@ -365,9 +365,9 @@ impl<T: Transport> Engine<T> {
         let (mut wide_input, mut wide_output) = (Vec::new(), Vec::new());
         let (mut input, mut output) = (narrow.input, narrow.output);
         let read = input.pass(|_, piece| widen(&mut wide_input, piece));
-        read.await.map_err(|error| self.local(error))?;
+        self.device_work(read).await?;
         let read = output.pass(Pass::Read, |_, piece| widen(&mut wide_output, piece));
-        read.await.map_err(|error| self.local(error))?;
+        self.device_work(read).await?;
         let mut memory = Memory::<Infallible>::new(
             Readable::Host(&wide_input),
             Writable::Host(&mut wide_output),
@@ -382,8 +382,7 @@ impl<T: Transport> Engine<T> {
             parallel::finish(dtype, accumulator, op, world, piece, sums)?;
             parallel::canonicalize_nan(dtype, piece)
         };
-        let written = output.pass(Pass::Write, finish).await;
-        written.map_err(|error| self.local(error))
+        self.device_work(output.pass(Pass::Write, finish)).await
     }
 
     /// Ranks that combine two NaNs in different orders hold different ones. That can only happen where
@@ -403,7 +402,16 @@ impl<T: Transport> Engine<T> {
         let settled = output.pass(Pass::Update, |_, piece| {
             parallel::canonicalize_nan(dtype, piece)
         });
-        settled.await.map_err(|error| self.local(error))
+        self.device_work(settled).await
+    }
+
+    /// Carries out a pass over memory, within the time limit and as long as the group does not fail.
+    pub(crate) async fn device_work(
+        &self,
+        pass: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), Failure> {
+        let done = self.group.device_work(pass).await?;
+        done.map_err(|reason| self.local(reason))
     }
 
     fn local(&self, reason: impl ToString) -> Failure {

@@ -12,6 +12,7 @@ mod cuda;
 mod failures;
 mod messages;
 mod operations;
+mod stalls;
 mod started;
 
 use nexar_collectives::{DeviceAdapter, MemorySpace};

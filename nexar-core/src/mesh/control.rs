@@ -201,10 +201,12 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
         }
         Control::Waiting { communicator, call } => {
             let group = shared.find_group(communicator);
-            let calls = group.as_ref().map_or(0, |g| g.calls());
+            let (calls, waits_for_device) =
+                group.as_ref().map_or((0, false), |group| group.position());
             peer.send(Control::Position {
                 communicator,
                 calls,
+                waits_for_device,
             });
             if let Some(group) = group
                 && let Some(member) = group.member(rank)
@@ -216,11 +218,12 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
         Control::Position {
             communicator,
             calls,
+            waits_for_device,
         } => {
             if let Some(group) = shared.find_group(communicator)
                 && let Some(member) = group.member(rank)
             {
-                group.set_position(member, calls);
+                group.set_position(member, calls, waits_for_device);
             }
         }
     }

@@ -157,6 +157,30 @@ impl<T: Transport> Group<T> {
         })
     }
 
+    /// Carries out work for a call that only has to do with this rank's device: before the call is begun, within it, or
+    /// after it. If the group fails meanwhile, it is given up; it takes no longer than the time limit for operations.
+    /// The caller's turn with calls is its turn here.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the group.
+    pub async fn device_work<F: Future>(&self, work: F) -> Result<F::Output, Failure> {
+        struct Waiting<'a, T: Transport>(&'a GroupShared<RecvOf<T>>);
+        impl<T: Transport> Drop for Waiting<'_, T> {
+            fn drop(&mut self) {
+                self.0.set_device_work(false);
+            }
+        }
+        self.shared.set_device_work(true);
+        let _waiting = Waiting::<T>(&self.shared);
+        let mut work = pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.shared.poll_failure(cx).map(Err),
+        })
+        .await
+    }
+
     /// Opens a lane to a member.
     ///
     /// # Errors
@@ -394,6 +418,13 @@ impl<'a, T: Transport> OngoingCall<'a, T> {
     /// Records that data has moved.
     pub fn made_progress(&self) {
         self.group.shared.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records whether data can only move once this rank's device has done something. A call whose time is over names
+    /// the ranks for which that is so.
+    pub fn set_waiting_for_device(&self, waits: bool) {
+        let flag = &self.group.shared.waits_for_device;
+        flag.store(waits, Ordering::Relaxed);
     }
 
     /// Ready once the group has failed.

@@ -9,7 +9,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -21,6 +21,9 @@ const STALL: Duration = Duration::from_millis(500);
 
 /// How often it asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A member that waited for its device so long ago, by its own account, is taken to wait still.
+const STILL_WAITS: Duration = Duration::from_secs(3);
 
 /// Past calls that are remembered to recognise a mismatch late.
 const HISTORY: usize = 32;
@@ -36,6 +39,8 @@ pub(crate) struct GroupShared<R> {
     /// This rank in the group.
     pub(super) own: usize,
     pub(super) progress: AtomicU64,
+    /// This rank cannot go on before its device has done something.
+    pub(super) waits_for_device: AtomicBool,
     pub(super) state: Mutex<State<R>>,
 }
 
@@ -104,6 +109,8 @@ pub(super) struct State<R> {
     /// Calls begun on this rank.
     pub(super) calls: u64,
     pub(super) ongoing: Option<Ongoing>,
+    /// Since when work for a call is going on that has to do with no other rank.
+    pub(super) local_since: Option<Instant>,
     pub(super) history: VecDeque<Registered>,
     pub(super) members: Vec<MemberState<R>>,
     pub(super) waker: Option<Waker>,
@@ -121,6 +128,8 @@ pub(super) struct Listener<R> {
 pub(super) struct MemberState<R> {
     /// Calls begun, as far as it has said.
     pub(super) calls: u64,
+    /// When it said that it waits for its device, unless it has said otherwise since.
+    waited_for_device: Option<Instant>,
     pub(super) left: Option<LeftMember>,
     pub(super) lanes: [Option<R>; LASTING_LANES],
     /// This rank has opened a message lane to it.
@@ -157,6 +166,13 @@ pub(super) struct Ongoing {
     /// Value of the progress counter, and since when it has it.
     progress: (u64, Instant),
     asked: Option<Instant>,
+}
+
+impl Ongoing {
+    /// Whether nothing has moved for a while.
+    fn is_stalled(&self, progress: u64, now: Instant) -> bool {
+        progress == self.progress.0 && now.saturating_duration_since(self.progress.1) >= STALL
+    }
 }
 
 pub(super) fn lane_index(kind: LaneKind) -> Option<usize> {
@@ -212,6 +228,7 @@ impl<R> GroupShared<R> {
     pub(super) fn new(id: u64, members: Vec<usize>, own: usize) -> Self {
         let states = members.iter().map(|_| MemberState {
             calls: 0,
+            waited_for_device: None,
             left: None,
             lanes: [const { None }; LASTING_LANES],
             message_lane: false,
@@ -222,6 +239,7 @@ impl<R> GroupShared<R> {
             announced: false,
             calls: 0,
             ongoing: None,
+            local_since: None,
             history: VecDeque::new(),
             members: states.collect(),
             waker: None,
@@ -234,6 +252,7 @@ impl<R> GroupShared<R> {
             id,
             own,
             progress: AtomicU64::new(0),
+            waits_for_device: AtomicBool::new(false),
             state: Mutex::new(state),
             members,
         }
@@ -252,8 +271,14 @@ impl<R> GroupShared<R> {
         self.members.iter().position(|r| *r == rank)
     }
 
-    pub(super) fn calls(&self) -> u64 {
-        lock(&self.state).calls
+    /// The calls begun on this rank, and whether it makes no progress because it waits for its device.
+    pub(super) fn position(&self) -> (u64, bool) {
+        let (state, now) = (lock(&self.state), Instant::now());
+        let ongoing = state.ongoing.as_ref();
+        let progress = self.progress.load(Ordering::Relaxed);
+        let stalled = ongoing.is_none_or(|ongoing| ongoing.is_stalled(progress, now));
+        let waits = self.waits_for_device.load(Ordering::Relaxed);
+        (state.calls, waits && stalled)
     }
 
     pub(super) fn begin(
@@ -290,7 +315,19 @@ impl<R> GroupShared<R> {
         Ok(call)
     }
 
+    /// Work for a call begins or ends that has to do with this rank's device alone.
+    pub(super) fn set_device_work(&self, begins: bool) {
+        self.waits_for_device.store(begins, Ordering::Relaxed);
+        self.progress.fetch_add(1, Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        state.local_since = begins.then(Instant::now);
+        if !begins {
+            state.waker = None;
+        }
+    }
+
     pub(super) fn end(&self) {
+        self.waits_for_device.store(false, Ordering::Relaxed);
         let mut state = lock(&self.state);
         if let Some(ongoing) = state.ongoing.take() {
             if state.history.len() == HISTORY {
@@ -376,10 +413,11 @@ impl<R> GroupShared<R> {
         }
     }
 
-    /// A member has begun so many calls.
-    pub(super) fn set_position(&self, member: usize, calls: u64) {
+    /// A member has begun so many calls, and waits for its device or not.
+    pub(super) fn set_position(&self, member: usize, calls: u64, waits_for_device: bool) {
         if let Some(member) = lock(&self.state).members.get_mut(member) {
             member.calls = member.calls.max(calls);
+            member.waited_for_device = waits_for_device.then(Instant::now);
         }
     }
 
@@ -433,32 +471,30 @@ impl<R> GroupShared<R> {
         limit: Duration,
     ) -> (Option<Failure>, Option<Registered>) {
         let mut state = lock(&self.state);
-        let State {
-            ongoing,
-            members,
-            failure,
-            ..
-        } = &mut *state;
-        let Some(ongoing) = ongoing else {
+        if state.failure.is_some() {
             return (None, None);
-        };
-        if failure.is_some() {
-            return (None, None);
-        }
-        if now.saturating_duration_since(ongoing.started) >= limit {
-            let sequence = ongoing.call.call.sequence;
-            let late = |(rank, m): (usize, &MemberState<R>)| {
-                (rank != self.own && m.calls <= sequence).then_some(rank)
-            };
-            let missing = members.iter().enumerate().filter_map(late).collect();
-            return (Some(Failure::TimedOut { limit, missing }), None);
         }
         let progress = self.progress.load(Ordering::Relaxed);
+        let over = |since: Instant| now.saturating_duration_since(since) >= limit;
+        let Some(ongoing) = &mut state.ongoing else {
+            let failure = state.local_since.filter(|since| over(*since));
+            let timed_out = |_| Failure::TimedOut {
+                limit,
+                missing: Vec::new(),
+                waiting_for_device: vec![self.own],
+            };
+            return (failure.map(timed_out), None);
+        };
+        let stalled = ongoing.is_stalled(progress, now);
+        if over(ongoing.started) {
+            let sequence = ongoing.call.call.sequence;
+            let waits = stalled && self.waits_for_device.load(Ordering::Relaxed);
+            return (Some(self.timed_out(&state, sequence, limit, waits)), None);
+        }
         if progress != ongoing.progress.0 {
             ongoing.progress = (progress, now);
             return (None, None);
         }
-        let stalled = now.saturating_duration_since(ongoing.progress.1) >= STALL;
         let due = ongoing
             .asked
             .is_none_or(|at| now.saturating_duration_since(at) >= ASK_AGAIN);
@@ -467,5 +503,23 @@ impl<R> GroupShared<R> {
             return (None, Some(ongoing.call.clone()));
         }
         (None, None)
+    }
+
+    /// The failure of a call whose time is over, in which this rank `waits` for its device or not.
+    fn timed_out(&self, state: &State<R>, sequence: u64, limit: Duration, waits: bool) -> Failure {
+        let which = |condition: &dyn Fn(usize, &MemberState<R>) -> bool| {
+            let members = state.members.iter().enumerate();
+            let found = members.filter(|(rank, member)| condition(*rank, member));
+            found.map(|(rank, _)| rank).collect()
+        };
+        let still = |at: Instant| at.elapsed() < STILL_WAITS;
+        Failure::TimedOut {
+            limit,
+            missing: which(&|rank, member| rank != self.own && member.calls <= sequence),
+            waiting_for_device: which(&|rank, member| match rank == self.own {
+                true => waits,
+                false => member.waited_for_device.is_some_and(still),
+            }),
+        }
     }
 }

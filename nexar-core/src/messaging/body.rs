@@ -1,9 +1,12 @@
 //! Where the bodies of messages come from and go to, piece by piece.
 
-use super::error::MessageFailure;
+use super::error::{Cause, MessageFailure, WaitingFor};
 use crate::DataType;
 use bytes::Bytes;
-use std::task::{Context, Poll};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Poll},
+};
 
 /// The body of a message to be sent, read when it is needed: from the memory of a device, say. See
 /// [`Messenger::send_body`](super::Messenger::send_body).
@@ -92,5 +95,27 @@ pub trait BodyWriter: Send {
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageFailure>> {
         let _ = cx;
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Whether an operation waits for the memory of its body.
+#[derive(Default)]
+pub(super) struct MemoryWait(AtomicBool);
+
+impl MemoryWait {
+    /// Notes what came of a request to the memory.
+    pub(super) fn note<R>(&self, poll: Poll<R>) -> Poll<R> {
+        self.0.store(poll.is_pending(), Ordering::Relaxed);
+        poll
+    }
+
+    /// The cause, with what was waited for.
+    pub(super) fn explain(&self, cause: Cause) -> Cause {
+        match cause {
+            Cause::TimedOut(WaitingFor::Body) if self.0.load(Ordering::Relaxed) => {
+                Cause::TimedOut(WaitingFor::Device)
+            }
+            cause => cause,
+        }
     }
 }

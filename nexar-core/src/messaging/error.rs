@@ -93,6 +93,8 @@ pub enum WaitingFor {
     Body,
     /// A receive or probe: a message.
     Message,
+    /// A send or receive: the memory of this rank where the body lies, such as that of a device.
+    Device,
 }
 
 impl fmt::Display for MessageError {
@@ -172,6 +174,12 @@ impl MessageError {
             WaitingFor::Receive => write!(f, "no receive was posted by {peer} for {tag}"),
             WaitingFor::Body => write!(f, "the message of {tag} was not transferred completely"),
             WaitingFor::Message => write!(f, "no message of {tag} arrived from {peer}"),
+            WaitingFor::Device => {
+                write!(
+                    f,
+                    "the device of this rank did not copy the message of {tag}"
+                )
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     BYTES_IN_A_ROW, MAX_READ, Received,
-    body::BodyWriter,
+    body::{BodyWriter, MemoryWait},
     error::{Cause, MessageFailure},
     inbox::{Body, Entry, Pattern},
     operation::{Kind, Receiving, TransferPhase},
@@ -23,6 +23,7 @@ use std::{
 struct ReceiveOperation<'a, T: Transport> {
     inner: &'a Inner<T>,
     id: u64,
+    memory: MemoryWait,
 }
 
 impl<T: Transport> Drop for ReceiveOperation<'_, T> {
@@ -53,7 +54,11 @@ pub(super) async fn receive<T: Transport>(
         posted: false,
         matched: None,
     }));
-    let operation = ReceiveOperation { inner, id };
+    let operation = ReceiveOperation {
+        inner,
+        id,
+        memory: MemoryWait::default(),
+    };
     loop {
         let found = poll_fn(|cx| inner.poll(id, cx, |core| core.matched(id))).await?;
         if let Err(refused) = fits(&found.received, capacity, expected) {
@@ -77,9 +82,11 @@ pub(super) async fn receive<T: Transport>(
             return Ok(found.received);
         }
         let complete = match found.remote {
-            true => length == 0 || operation.transfer(&found, sink).await?,
-            false => operation.copy(&found, sink).await?,
+            true if length == 0 => Ok(true),
+            true => operation.transfer(&found, sink).await,
+            false => operation.copy(&found, sink).await,
         };
+        let complete = complete.map_err(|cause| operation.memory.explain(cause))?;
         if complete {
             // Even if it was withdrawn at the last moment.
             operation.finish(&found);
@@ -164,10 +171,12 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         let write = async {
             let _turn = self.inner.bodies.acquire().await;
             while !bytes.is_empty() {
-                let room = poll_fn(|cx| sink.poll_room(cx)).await?.max(1);
+                let room = poll_fn(|cx| self.memory.note(sink.poll_room(cx)))
+                    .await?
+                    .max(1);
                 sink.put(&bytes.split_to(room.min(bytes.len())));
             }
-            poll_fn(|cx| sink.poll_done(cx)).await?;
+            poll_fn(|cx| self.memory.note(sink.poll_done(cx))).await?;
             Ok(true)
         };
         let withdrawn = |core: &mut Core<'_, T>| {
@@ -190,7 +199,7 @@ impl<T: Transport> ReceiveOperation<'_, T> {
             if left > 0 {
                 ready!(self.read(cx, found.received.source, &mut lane, &mut left, sink))?;
             }
-            ready!(sink.poll_done(cx)).map_err(Cause::Message)?;
+            ready!(self.memory.note(sink.poll_done(cx))).map_err(Cause::Message)?;
             Poll::Ready(Ok(true))
         })
         .await
@@ -210,7 +219,8 @@ impl<T: Transport> ReceiveOperation<'_, T> {
         };
         let begin = *left;
         while begin - *left < BYTES_IN_A_ROW {
-            let room = ready!(sink.poll_room(cx)).map_err(Cause::Message)?.max(1);
+            let room = self.memory.note(sink.poll_room(cx));
+            let room = ready!(room).map_err(Cause::Message)?.max(1);
             match ready!(stream.poll_read(cx, MAX_READ.min(*left).min(room))) {
                 Ok(Some(chunk)) => {
                     sink.put(&chunk);

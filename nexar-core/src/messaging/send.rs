@@ -2,6 +2,7 @@
 
 use super::{
     BATCH, BULK_PRIORITY, BURST, EAGER_LIMIT,
+    body::MemoryWait,
     error::{Cause, MessageFailure},
     operation::{Kind, SendPhase, Sending},
     outgoing::{Chunks, Content, Outgoing, reserve},
@@ -28,6 +29,7 @@ struct SendOperation<'a, T: Transport> {
     inner: &'a Inner<T>,
     id: u64,
     to: usize,
+    memory: MemoryWait,
 }
 
 impl<T: Transport> Drop for SendOperation<'_, T> {
@@ -73,7 +75,12 @@ pub(super) async fn send<T: Transport>(
     }
     let (phase, tag) = (SendPhase::New, message.tag);
     let id = inner.begin(Kind::Send(Sending { to, tag, phase }));
-    let operation = SendOperation { inner, id, to };
+    let operation = SendOperation {
+        inner,
+        id,
+        to,
+        memory: MemoryWait::default(),
+    };
     if matches!(message.body, Content::Reader(_))
         && (to == inner.group.rank() || message.length <= EAGER_LIMIT)
     {
@@ -106,7 +113,7 @@ impl<T: Transport> SendOperation<'_, T> {
             let _turn = self.inner.bodies.acquire().await;
             let mut bytes = reserve(length)?;
             loop {
-                let chunk = poll_fn(|cx| chunks.poll_next(cx)).await?;
+                let chunk = poll_fn(|cx| self.memory.note(chunks.poll_next(cx))).await?;
                 if chunk.is_empty() {
                     return Ok(bytes.into());
                 }
@@ -114,7 +121,8 @@ impl<T: Transport> SendOperation<'_, T> {
             }
         };
         let there = |core: &mut Core<'_, T>| core.pending_while_there(self.id);
-        self.inner.unless(self.id, there, read).await
+        let read = self.inner.unless(self.id, there, read).await;
+        read.map_err(|cause| self.memory.explain(cause))
     }
 
     /// Sends the body until the receiver has it or does not want it any more.
@@ -136,6 +144,7 @@ impl<T: Transport> SendOperation<'_, T> {
             Poll::Pending
         })
         .await
+        .map_err(|cause| self.memory.explain(cause))
     }
 
     /// Opens the lane and writes the body. The lane stays in `lane` until the receiver has answered. Where
@@ -171,7 +180,7 @@ impl<T: Transport> SendOperation<'_, T> {
         let lane = lane.insert(BulkLane::new(opened, BULK_PRIORITY));
         let mut chunks = Chunks::new(message);
         loop {
-            let chunk = poll_fn(|cx| chunks.poll_next(cx)).await?;
+            let chunk = poll_fn(|cx| self.memory.note(chunks.poll_next(cx))).await?;
             if chunk.is_empty() {
                 return Ok(lane.finish()?);
             }

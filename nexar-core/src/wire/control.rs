@@ -25,12 +25,14 @@ pub enum Control {
         /// The call the sender is in.
         call: Call,
     },
-    /// Answer to [`Control::Waiting`]: how many calls the sender has made on the communicator.
+    /// Answer to [`Control::Waiting`]: where the sender is on the communicator.
     Position {
         /// The communicator.
         communicator: u64,
-        /// The number of calls.
+        /// The number of calls that it has made.
         calls: u64,
+        /// Whether it makes no progress because it waits for its device.
+        waits_for_device: bool,
     },
     /// The sender makes no further calls on a communicator.
     Leave {

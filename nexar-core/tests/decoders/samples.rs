@@ -43,6 +43,7 @@ fn controls() -> Vec<Control> {
         Failure::TimedOut {
             limit: Duration::from_millis(1500),
             missing: vec![1, 2, 300],
+            waiting_for_device: vec![4],
         },
         Failure::ShutDown,
     ];
@@ -58,6 +59,7 @@ fn controls() -> Vec<Control> {
             call: call(),
         },
         Control::Position {
+            waits_for_device: true,
             communicator,
             calls: u64::MAX,
         },

@@ -372,7 +372,7 @@ async fn a_body_that_does_not_come_is_a_time_out() {
         let Err(Error::Message(error)) = sent else {
             panic!("{sent:?}")
         };
-        let waiting_for = WaitingFor::Body;
+        let waiting_for = WaitingFor::Device;
         assert_eq!(error.cause, MessageFailure::TimedOut { limit, waiting_for });
     }
 }

@@ -108,8 +108,7 @@ impl<'e, T: Transport> Whole<'e, T> {
             target.copy_from_slice(piece);
             Ok(())
         };
-        let fetched = place.pass(Pass::Read, load).await;
-        fetched.map_err(|reason| self.broken(reason))
+        self.device_work(place.pass(Pass::Read, load)).await
     }
 
     /// Copies elements to a place.
@@ -123,8 +122,18 @@ impl<'e, T: Transport> Whole<'e, T> {
             piece.copy_from_slice(&source[at..][..piece.len()]);
             Ok(())
         };
-        let delivered = place.pass(Pass::Write, store).await;
-        delivered.map_err(|reason| self.broken(reason))
+        self.device_work(place.pass(Pass::Write, store)).await
+    }
+
+    async fn device_work(
+        &mut self,
+        pass: impl Future<Output = std::result::Result<(), String>>,
+    ) -> Result<()> {
+        let done = self.engine.device_work(pass).await;
+        done.map_err(|failure| {
+            let failure = self.engine.group().fail(failure);
+            self.engine.error(self.collective, None, failure)
+        })
     }
 }
 

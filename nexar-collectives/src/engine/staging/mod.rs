@@ -202,6 +202,15 @@ impl<Q: ExecutionQueue> Staged<Q> {
         self.held.is_empty() && (self.from.is_none() || self.next == self.ahead.len())
     }
 
+    /// Whether copies are under way.
+    pub(crate) fn is_copying(&self) -> bool {
+        let copies = |page: &u32| {
+            let state = &self.pages[*page as usize].state;
+            matches!(state, State::Loading(_) | State::Storing { .. })
+        };
+        self.held.iter().any(copies)
+    }
+
     /// Goes on with copies that are under way, and loads ahead; whether something has moved.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool, DeviceError> {
         let mut moved = false;
