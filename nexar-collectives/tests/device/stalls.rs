@@ -161,7 +161,7 @@ async fn a_failure_is_not_kept_back_by_a_device() {
 /// A message from or into a device that is late: the rank with the device says so.
 #[tokio::test]
 async fn a_message_says_whose_device_is_late() {
-    let limits = TimeLimits::default().with_operation(Duration::from_secs(1));
+    let limits = TimeLimits::default().with_operation(LIMIT);
     let (_network, [zero, one, _two]) = &world(limits).await;
     for held in [0, 1] {
         let (sent, _held) = buffer(zero, held == 0, 1.5f32).await;
@@ -176,7 +176,7 @@ async fn a_message_says_whose_device_is_late() {
         };
         assert_eq!(
             late.to_string().split_once(": ").unwrap().1,
-            "the device of this rank did not copy the message of tag 7 within 1 s"
+            "the device of this rank did not copy the message of tag 7 within 4 s"
         );
     }
 }
