@@ -165,18 +165,14 @@ impl<T: Transport> Group<T> {
     ///
     /// The failure of the group.
     pub async fn device_work<F: Future>(&self, work: F) -> Result<F::Output, Failure> {
-        struct Waiting<'a, T: Transport>(&'a GroupShared<RecvOf<T>>);
-        impl<T: Transport> Drop for Waiting<'_, T> {
-            fn drop(&mut self) {
-                self.0.set_device_work(false);
-            }
-        }
-        self.shared.set_device_work(true);
-        let _waiting = Waiting::<T>(&self.shared);
         let mut work = pin!(work);
-        poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.shared.poll_failure(cx).map(Err),
+        let mut waiting = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            waiting.get_or_insert_with(|| DeviceWork::begin(&self.shared));
+            self.shared.poll_failure(cx).map(Err)
         })
         .await
     }
@@ -300,6 +296,22 @@ impl<T: Transport> Group<T> {
     pub fn leave(&self) {
         self.mesh.announce_leave(&self.shared, None);
         self.shared.set_failure(Failure::ShutDown);
+    }
+}
+
+/// Work of this rank's device that is waited for.
+struct DeviceWork<'a, R>(&'a GroupShared<R>);
+
+impl<'a, R> DeviceWork<'a, R> {
+    fn begin(shared: &'a GroupShared<R>) -> Self {
+        shared.set_device_work(true);
+        DeviceWork(shared)
+    }
+}
+
+impl<R> Drop for DeviceWork<'_, R> {
+    fn drop(&mut self) {
+        self.0.set_device_work(false);
     }
 }
 
