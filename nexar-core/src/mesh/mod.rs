@@ -9,6 +9,7 @@ mod group;
 mod lanes;
 mod monitor;
 mod peer;
+mod progress;
 mod shared;
 
 pub(crate) use group::VERDICT_LIMIT;

@@ -1,6 +1,6 @@
 //! What the background tasks know of a group, and what it knows of its members.
 
-use super::lock;
+use super::{lock, progress::Ongoing};
 use crate::{
     Call, Exchange, Failure,
     wire::{LaneKind, Preamble},
@@ -12,18 +12,8 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 use tokio::time::Instant;
-
-/// A call without progress for so long asks the other members where they are.
-const STALL: Duration = Duration::from_millis(500);
-
-/// How often it asks again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// A member that waited for its device so long ago, by its own account, is taken to wait still.
-const STILL_WAITS: Duration = Duration::from_secs(3);
 
 /// Past calls that are remembered to recognise a mismatch late.
 const HISTORY: usize = 32;
@@ -129,7 +119,7 @@ pub(super) struct MemberState<R> {
     /// Calls begun, as far as it has said.
     pub(super) calls: u64,
     /// When it said that it waits for its device, unless it has said otherwise since.
-    waited_for_device: Option<Instant>,
+    pub(super) waited_for_device: Option<Instant>,
     pub(super) left: Option<LeftMember>,
     pub(super) lanes: [Option<R>; LASTING_LANES],
     /// This rank has opened a message lane to it.
@@ -157,21 +147,6 @@ impl Registered {
             exchange: exchange.copied().flatten(),
             ..self.call
         }
-    }
-}
-
-pub(super) struct Ongoing {
-    call: Registered,
-    started: Instant,
-    /// Value of the progress counter, and since when it has it.
-    progress: (u64, Instant),
-    asked: Option<Instant>,
-}
-
-impl Ongoing {
-    /// Whether nothing has moved for a while.
-    fn is_stalled(&self, progress: u64, now: Instant) -> bool {
-        progress == self.progress.0 && now.saturating_duration_since(self.progress.1) >= STALL
     }
 }
 
@@ -271,16 +246,6 @@ impl<R> GroupShared<R> {
         self.members.iter().position(|r| *r == rank)
     }
 
-    /// The calls begun on this rank, and whether it makes no progress because it waits for its device.
-    pub(super) fn position(&self) -> (u64, bool) {
-        let (state, now) = (lock(&self.state), Instant::now());
-        let ongoing = state.ongoing.as_ref();
-        let progress = self.progress.load(Ordering::Relaxed);
-        let stalled = ongoing.is_none_or(|ongoing| ongoing.is_stalled(progress, now));
-        let waits = self.waits_for_device.load(Ordering::Relaxed);
-        (state.calls, waits && stalled)
-    }
-
     pub(super) fn begin(
         &self,
         call: impl FnOnce(u64) -> Call,
@@ -304,26 +269,9 @@ impl<R> GroupShared<R> {
             exchanges,
         };
         state.calls = sequence.wrapping_add(1);
-        let now = Instant::now();
-        let progress = (self.progress.load(Ordering::Relaxed), now);
-        state.ongoing = Some(Ongoing {
-            call: call.clone(),
-            started: now,
-            progress,
-            asked: None,
-        });
+        let progress = self.progress.load(Ordering::Relaxed);
+        state.ongoing = Some(Ongoing::new(call.clone(), progress));
         Ok(call)
-    }
-
-    /// Work for a call begins or ends that has to do with this rank's device alone.
-    pub(super) fn set_device_work(&self, begins: bool) {
-        self.waits_for_device.store(begins, Ordering::Relaxed);
-        self.progress.fetch_add(1, Ordering::Relaxed);
-        let mut state = lock(&self.state);
-        state.local_since = begins.then(Instant::now);
-        if !begins {
-            state.waker = None;
-        }
     }
 
     pub(super) fn end(&self) {
@@ -413,14 +361,6 @@ impl<R> GroupShared<R> {
         }
     }
 
-    /// A member has begun so many calls, and waits for its device or not.
-    pub(super) fn set_position(&self, member: usize, calls: u64, waits_for_device: bool) {
-        if let Some(member) = lock(&self.state).members.get_mut(member) {
-            member.calls = member.calls.max(calls);
-            member.waited_for_device = waits_for_device.then(Instant::now);
-        }
-    }
-
     /// Compares a call in which a member waits with this rank's call of that number.
     pub(super) fn compare(&self, member: usize, theirs: Call) -> Option<Failure> {
         let mut state = lock(&self.state);
@@ -462,64 +402,5 @@ impl<R> GroupShared<R> {
         let changed = state.changed();
         drop(state);
         changed.call();
-    }
-
-    /// A failure where the time limit has passed; the call where it is time to ask the others about it.
-    pub(super) fn check_time(
-        &self,
-        now: Instant,
-        limit: Duration,
-    ) -> (Option<Failure>, Option<Registered>) {
-        let mut state = lock(&self.state);
-        if state.failure.is_some() {
-            return (None, None);
-        }
-        let progress = self.progress.load(Ordering::Relaxed);
-        let over = |since: Instant| now.saturating_duration_since(since) >= limit;
-        let Some(ongoing) = &mut state.ongoing else {
-            let failure = state.local_since.filter(|since| over(*since));
-            let timed_out = |_| Failure::TimedOut {
-                limit,
-                missing: Vec::new(),
-                waiting_for_device: vec![self.own],
-            };
-            return (failure.map(timed_out), None);
-        };
-        let stalled = ongoing.is_stalled(progress, now);
-        if over(ongoing.started) {
-            let sequence = ongoing.call.call.sequence;
-            let waits = stalled && self.waits_for_device.load(Ordering::Relaxed);
-            return (Some(self.timed_out(&state, sequence, limit, waits)), None);
-        }
-        if progress != ongoing.progress.0 {
-            ongoing.progress = (progress, now);
-            return (None, None);
-        }
-        let due = ongoing
-            .asked
-            .is_none_or(|at| now.saturating_duration_since(at) >= ASK_AGAIN);
-        if stalled && due {
-            ongoing.asked = Some(now);
-            return (None, Some(ongoing.call.clone()));
-        }
-        (None, None)
-    }
-
-    /// The failure of a call whose time is over, in which this rank `waits` for its device or not.
-    fn timed_out(&self, state: &State<R>, sequence: u64, limit: Duration, waits: bool) -> Failure {
-        let which = |condition: &dyn Fn(usize, &MemberState<R>) -> bool| {
-            let members = state.members.iter().enumerate();
-            let found = members.filter(|(rank, member)| condition(*rank, member));
-            found.map(|(rank, _)| rank).collect()
-        };
-        let still = |at: Instant| at.elapsed() < STILL_WAITS;
-        Failure::TimedOut {
-            limit,
-            missing: which(&|rank, member| rank != self.own && member.calls <= sequence),
-            waiting_for_device: which(&|rank, member| match rank == self.own {
-                true => waits,
-                false => member.waited_for_device.is_some_and(still),
-            }),
-        }
     }
 }
