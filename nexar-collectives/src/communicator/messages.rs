@@ -8,26 +8,8 @@ use nexar_core::{
 };
 use nexar_device::DeviceAdapter;
 
-/// Messages from one rank to another, found by source and tag.
-///
-/// The data comes first, then the other rank, then the tag. Counts and lengths are in elements. A message carries its
-/// element type, and a receive of another type is an error. Messages from one rank to another with the same tag are
-/// received in the order in which they were sent. They run beside the collectives, do not wait for them, and are
-/// never mistaken for their traffic; any number of tasks may send and receive at the same time.
-///
-/// A message of up to 64 KiB is on its way when its send returns, whether or not a receive waits, as long as the
-/// receiver holds no more than 4 MiB of such messages from this rank that it has not received. A send of a longer one
-/// returns when the other rank has received it. So two ranks that both send a long message and only then receive wait
-/// for each other until the time limit for operations: [`send_recv`](Self::send_recv) does both at once, and so does
-/// `tokio::join!` with a [`send`](Self::send) and a [`recv`](Self::recv). Messages of a rank to itself are copied, and
-/// up to 256 MiB of them wait without a receive.
-///
-/// What goes wrong with one message is an [`Error::Message`](crate::Error::Message), after which the communicator goes
-/// on; it names the call, the other rank, the tag and the [`MessageFailure`](crate::MessageFailure). A communicator
-/// that has failed, and a rank that has left, is an [`Error::Operation`](crate::Error::Operation), at once even for
-/// calls that wait. A rank that does not exist is an [`Error::InvalidArgument`](crate::Error::InvalidArgument).
-///
-/// [`nexar_core::messaging`] has the details: order, bounds of memory, cancel safety.
+#[doc = include_str!("../../docs/links.txt")]
+#[doc = include_str!("../../docs/messages.md")]
 impl<T: Transport, D: DeviceAdapter> Communicator<T, D> {
     /// Sends `data` to a rank, which may be this one.
     ///

@@ -154,7 +154,7 @@ impl Driver {
                 // SAFETY: as above.
                 Ok(library) => return unsafe { Driver::start(library, path) },
                 Err(error) => tried.push(Tried {
-                    reason: reason(&error),
+                    reason: reason(&error, &path),
                     library: path,
                 }),
             }
@@ -286,9 +286,15 @@ impl fmt::Debug for Driver {
 }
 
 /// What the system's loader says; its own words are in the source.
-fn reason(error: &libloading::Error) -> String {
-    match std::error::Error::source(error) {
+/// What the system says about a library, without the name that it begins with.
+fn reason(error: &libloading::Error, library: &Path) -> String {
+    let said = match std::error::Error::source(error) {
         Some(source) => source.to_string(),
         None => error.to_string(),
+    };
+    let name = format!("{}: ", library.display());
+    match said.strip_prefix(&name) {
+        Some(rest) => rest.to_owned(),
+        None => said,
     }
 }

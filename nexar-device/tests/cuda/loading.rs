@@ -19,6 +19,7 @@ fn a_library_that_is_not_there() {
     };
     assert_eq!(tried.len(), 1);
     assert_eq!(tried[0].library, Path::new("/nowhere/libcuda.so"));
+    assert!(!tried[0].reason.contains("libcuda"), "{error}");
     let words = error.to_string();
     let beginning = "the CUDA driver library cannot be loaded; tried /nowhere/libcuda.so (";
     let end = "); install the NVIDIA driver, or set NEXAR_CUDA_DRIVER to the path of its library";

@@ -286,7 +286,7 @@ impl<'c, T: Transport, D: DeviceAdapter> OnDevice<'c, T, D> {
     }
 
     /// [`Communicator::recv`](crate::Communicator::recv) into device memory. The elements behind those of the message
-    /// stay as they are.
+    /// stay as they are. A message that is too long for the buffer, or of another element type, is discarded, as there.
     ///
     /// # Errors
     ///
