@@ -180,3 +180,27 @@ async fn a_message_says_whose_device_is_late() {
         );
     }
 }
+
+/// What was started is waited for when a rank leaves, no longer than the time limit.
+#[tokio::test]
+async fn leaving_does_not_wait_for_a_device_for_ever() {
+    let limits = TimeLimits::default().with_operation(LIMIT);
+    let (_network, ranks) = world(limits).await;
+    let leave = async |comm: Comm| {
+        let (first, _held) = buffer(&comm, comm.rank() == 1, 1.5f32).await;
+        let (second, _) = buffer(&comm, false, 2u8).await;
+        let device = comm.on_device();
+        let first = device.start_all_reduce(first, ReduceOp::Sum);
+        let second = device.start_all_reduce(second, ReduceOp::Max);
+        comm.shutdown().await.unwrap();
+        [
+            failure(first.await.map(drop)),
+            failure(second.await.map(drop)),
+        ]
+    };
+    let [zero, one, two] = ranks;
+    let errors = <[_; 3]>::from(tokio::join!(leave(zero), leave(one), leave(two)));
+    for error in errors.as_flattened() {
+        assert_eq!(waiting(error), [1], "{error}");
+    }
+}
