@@ -202,7 +202,7 @@ fn handle<T: Transport>(shared: &Shared<T>, rank: usize, frame: Control) {
         Control::Waiting { communicator, call } => {
             let group = shared.find_group(communicator);
             let (calls, waits_for_device) =
-                group.as_ref().map_or((0, false), |group| group.position());
+                group.as_ref().map_or((0, None), |group| group.position());
             peer.send(Control::Position {
                 communicator,
                 calls,

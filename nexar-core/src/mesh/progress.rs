@@ -44,17 +44,19 @@ impl Ongoing {
 }
 
 impl<R> GroupShared<R> {
-    /// The calls begun on this rank, and whether it makes no progress because it waits for its device.
-    pub(super) fn position(&self) -> (u64, bool) {
+    /// The calls begun on this rank, and the one that makes no progress because this rank waits for its device.
+    pub(super) fn position(&self) -> (u64, Option<u64>) {
         let (state, now) = (lock(&self.state), Instant::now());
         let progress = self.progress.load(Ordering::Relaxed);
-        let stalled = match (state.local_since, &state.ongoing) {
+        let local = state.local_since;
+        let stalled = match (local, &state.ongoing) {
             (Some(since), _) => now.saturating_duration_since(since) >= STALL,
             (None, Some(ongoing)) => ongoing.is_stalled(progress, now),
             (None, None) => false,
         };
-        let waits = self.waits_for_device.load(Ordering::Relaxed);
-        (state.calls, waits && stalled)
+        let waits = stalled && self.waits_for_device.load(Ordering::Relaxed);
+        let ongoing = state.ongoing.as_ref().map(|o| o.call.call.sequence);
+        (state.calls, waits.then_some(ongoing.unwrap_or(state.calls)))
     }
 
     /// Work for a call begins or ends that has to do with this rank's device alone.
@@ -68,11 +70,11 @@ impl<R> GroupShared<R> {
         }
     }
 
-    /// A member has begun so many calls, and waits for its device or not.
-    pub(super) fn set_position(&self, member: usize, calls: u64, waits_for_device: bool) {
+    /// A member has begun so many calls, and waits for its device in one of them, or not.
+    pub(super) fn set_position(&self, member: usize, calls: u64, waits_for_device: Option<u64>) {
         if let Some(member) = lock(&self.state).members.get_mut(member) {
             member.calls = member.calls.max(calls);
-            member.waited_for_device = waits_for_device.then(Instant::now);
+            member.waited_for_device = waits_for_device.map(|call| (Instant::now(), call));
         }
     }
 
@@ -124,7 +126,8 @@ impl<R> GroupShared<R> {
             let found = members.filter(|(rank, member)| condition(*rank, member));
             found.map(|(rank, _)| rank).collect()
         };
-        let still = |at: Instant| at.elapsed() < STILL_WAITS;
+        // A wait in a later call has nothing to do with this one.
+        let still = |(at, call): (Instant, u64)| at.elapsed() < STILL_WAITS && call <= sequence;
         Failure::TimedOut {
             limit,
             missing: which(&|rank, member| rank != self.own && member.calls <= sequence),
@@ -133,5 +136,69 @@ impl<R> GroupShared<R> {
                 false => member.waited_for_device.is_some_and(still),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algorithm, Call, Collective};
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    /// What becomes of the first call of rank 1 of 3, after the other ranks have said where they are.
+    fn timed_out(positions: [(usize, u64, Option<u64>); 2]) -> Failure {
+        let group: GroupShared<()> = GroupShared::new(0, vec![0, 1, 2], 1);
+        let call = |sequence| Call {
+            collective: Collective::Barrier,
+            sequence,
+            dtype: None,
+            element: 0,
+            op: None,
+            count: 0,
+            root: None,
+            algorithm: Algorithm::Dissemination,
+            digest: 0,
+            exchange: None,
+        };
+        assert!(group.begin(call, None).is_ok());
+        for (member, calls, waits) in positions {
+            group.set_position(member, calls, waits);
+        }
+        let (failure, _) = group.check_time(Instant::now() + LIMIT, LIMIT);
+        failure.unwrap()
+    }
+
+    fn failure(missing: &[usize], waiting_for_device: &[usize]) -> Failure {
+        Failure::TimedOut {
+            limit: LIMIT,
+            missing: missing.to_vec(),
+            waiting_for_device: waiting_for_device.to_vec(),
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_device_is_to_blame() {
+        assert_eq!(
+            timed_out([(0, 1, Some(0)), (2, 1, None)]),
+            failure(&[], &[0])
+        );
+        // Before it enters the call.
+        assert_eq!(
+            timed_out([(0, 1, None), (2, 0, Some(0))]),
+            failure(&[2], &[2])
+        );
+    }
+
+    #[test]
+    fn who_waits_in_a_later_call_is_not() {
+        assert_eq!(
+            timed_out([(0, 2, Some(1)), (2, 0, None)]),
+            failure(&[2], &[])
+        );
+        assert_eq!(
+            timed_out([(0, 1, Some(1)), (2, 0, None)]),
+            failure(&[2], &[])
+        );
     }
 }

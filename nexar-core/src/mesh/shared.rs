@@ -118,8 +118,8 @@ pub(super) struct Listener<R> {
 pub(super) struct MemberState<R> {
     /// Calls begun, as far as it has said.
     pub(super) calls: u64,
-    /// When it said that it waits for its device, unless it has said otherwise since.
-    pub(super) waited_for_device: Option<Instant>,
+    /// When it said that it waits for its device, and in which call, unless it has said otherwise since.
+    pub(super) waited_for_device: Option<(Instant, u64)>,
     pub(super) left: Option<LeftMember>,
     pub(super) lanes: [Option<R>; LASTING_LANES],
     /// This rank has opened a message lane to it.

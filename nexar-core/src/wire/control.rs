@@ -31,8 +31,9 @@ pub enum Control {
         communicator: u64,
         /// The number of calls that it has made.
         calls: u64,
-        /// Whether it makes no progress because it waits for its device.
-        waits_for_device: bool,
+        /// The number of the call that does not get on because the sender waits for its device, if that is so: the one
+        /// in progress, or the next one.
+        waits_for_device: Option<u64>,
     },
     /// The sender makes no further calls on a communicator.
     Leave {

@@ -59,7 +59,7 @@ fn controls() -> Vec<Control> {
             call: call(),
         },
         Control::Position {
-            waits_for_device: true,
+            waits_for_device: Some(3),
             communicator,
             calls: u64::MAX,
         },
