@@ -285,8 +285,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What the system's loader says; its own words are in the source.
-/// What the system says about a library, without the name that it begins with.
+/// What the system's loader says of a library, without the name with which it begins.
 fn reason(error: &libloading::Error, library: &Path) -> String {
     let said = match std::error::Error::source(error) {
         Some(source) => source.to_string(),
