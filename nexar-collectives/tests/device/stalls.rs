@@ -204,3 +204,127 @@ async fn leaving_does_not_wait_for_a_device_for_ever() {
         assert_eq!(waiting(error), [1], "{error}");
     }
 }
+
+/// A stream that gets on in the end costs nothing but the time.
+#[tokio::test]
+async fn what_was_late_is_exact() {
+    let (_network, ranks) = &world(TimeLimits::default()).await;
+    for round in 0..20u64 {
+        let run = async |comm: &Comm| {
+            let rank = comm.rank();
+            let held = (round + rank as u64).is_multiple_of(3) || round % 4 == 3;
+            let device = comm.on_device();
+            let (mut sums, first) = buffer(comm, held, rank as f32 + 1.0).await;
+            let (mut wide, second) = buffer(comm, held, f16::from_f32(rank as f32 + 1.0)).await;
+            let (mut scaled, third) = buffer(comm, held, rank as i64 + 1).await;
+            let (many, fourth) = buffer(comm, held, rank as u8 + 1).await;
+            let (mut values, fifth) = buffer(comm, held, rank as i32).await;
+            let (mut places, _) = buffer(comm, false, rank as u64 + 10).await;
+            let mut many = [many, buffer(comm, false, 1u8).await.0];
+            let release = std::thread::spawn(move || {
+                drop([first, second, third, fourth, fifth]);
+            });
+            device.all_reduce(&mut sums, ReduceOp::Sum).await.unwrap();
+            device.all_reduce(&mut wide, ReduceOp::Sum).await.unwrap();
+            device.all_reduce_scaled(&mut scaled, 2).await.unwrap();
+            device
+                .all_reduce_many(&mut many, ReduceOp::Sum)
+                .await
+                .unwrap();
+            device
+                .all_reduce_max_location(&mut values, &mut places)
+                .await
+                .unwrap();
+            release.join().unwrap();
+            let mut found = [0.0; 40];
+            sums.copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [6.0; 40]);
+            let mut found = [f16::ZERO; 40];
+            wide.copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [f16::from_f32(6.0); 40]);
+            let mut found = [0; 40];
+            scaled.copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [12; 40]);
+            let mut found = [0; 40];
+            many[0].copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [6; 40]);
+            many[1].copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [3; 40]);
+            let mut found = [0; 40];
+            places.copy_to(&mut found).await.unwrap();
+            assert_eq!(found, [12; 40]);
+        };
+        let [zero, one, two] = ranks;
+        tokio::join!(run(zero), run(one), run(two));
+    }
+}
+
+/// Others of the same adapter go on beside a stalled one, and nothing is left of what is dropped.
+#[tokio::test]
+async fn others_go_on_and_nothing_is_left() {
+    let (_network, ranks) = &world(TimeLimits::default()).await;
+    let run = async |comm: &Comm| {
+        let rank = comm.rank();
+        let (a, b) = (
+            comm.duplicate().await.unwrap(),
+            comm.duplicate().await.unwrap(),
+        );
+        let pair = comm.subgroup(&[2, 1]).await.unwrap();
+        let (mut late, held) = buffer(comm, true, 1.5f32).await;
+        let (mut late_wide, held_too) = buffer(comm, true, 1i32).await;
+        {
+            let mut stalled = pin!(a.on_device().all_reduce(&mut late, ReduceOp::Sum));
+            let mut whole = pin!(b.on_device().all_reduce_scaled(&mut late_wide, 2));
+            let waker = Waker::noop();
+            for _ in 0..=rank {
+                assert!(
+                    stalled
+                        .as_mut()
+                        .poll(&mut Context::from_waker(waker))
+                        .is_pending()
+                );
+                assert!(
+                    whole
+                        .as_mut()
+                        .poll(&mut Context::from_waker(waker))
+                        .is_pending()
+                );
+            }
+            for round in 0..30 {
+                let (mut data, _) = buffer(comm, false, rank as i32 + round).await;
+                comm.on_device()
+                    .all_reduce(&mut data, ReduceOp::Sum)
+                    .await
+                    .unwrap();
+                let mut found = [0; 40];
+                data.copy_to(&mut found).await.unwrap();
+                assert_eq!(found, [3 + 3 * round; 40]);
+                if let Some(pair) = &pair {
+                    pair.on_device().broadcast(&mut data, 0).await.unwrap();
+                    if pair.rank() == 0 {
+                        pair.on_device().send(&data, 1, 3).await.unwrap();
+                    } else {
+                        pair.on_device().recv(&mut data, 0, 3).await.unwrap();
+                    }
+                }
+            }
+            comm.barrier().await.unwrap();
+        }
+        let error = failure(a.barrier().await);
+        assert!(matches!(error.failure, Failure::Aborted { .. }), "{error}");
+        let error = failure(b.barrier().await);
+        assert!(matches!(error.failure, Failure::Aborted { .. }), "{error}");
+        drop((held, held_too));
+        comm.barrier().await.unwrap();
+        drop((late, late_wide));
+        loop {
+            let usage = comm.device().usage();
+            if (usage.live_regions, usage.slots_in_use) == (0, 0) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let [zero, one, two] = ranks;
+    tokio::join!(run(zero), run(one), run(two));
+}
